@@ -1,0 +1,126 @@
+package bigpipev1
+
+import (
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Key returns the object's key: its kind, a slash and its name ("pool/web", "virtual/10.0.0.1:80"), or just "global".
+// An object without a kind has the key "".
+func (o *Object) Key() string {
+	switch k := o.GetKind().(type) {
+	case *Object_Global:
+		return "global"
+	case *Object_Pool:
+		return "pool/" + k.Pool.GetName()
+	case *Object_Rule:
+		return "rule/" + k.Rule.GetName()
+	case *Object_Virtual:
+		return "virtual/" + k.Virtual.GetAddress()
+	case *Object_VirtualAddress:
+		return "virtual_address/" + k.VirtualAddress.GetAddress()
+	case *Object_Node:
+		return "node/" + k.Node.GetAddress()
+	case *Object_Service:
+		return "service/" + strconv.FormatUint(uint64(k.Service.GetPort()), 10)
+	case *Object_Monitor:
+		return "monitor/" + k.Monitor.GetName()
+	case *Object_Class:
+		return "class/" + k.Class.GetName()
+	case *Object_Snat:
+		return "snat/" + k.Snat.GetTo()
+	case *Object_Nat:
+		return "nat/" + k.Nat.GetNode()
+	case *Object_Proxy:
+		return "proxy/" + k.Proxy.GetAddress()
+	case *Object_Interface:
+		return "interface/" + k.Interface.GetName()
+	case *Object_Ipalias:
+		return "ipalias/" + k.Ipalias.GetAddress()
+	case *Object_Alias:
+		return "alias/" + k.Alias.GetNode()
+	case *Object_Vlan:
+		return "vlan/" + k.Vlan.GetName()
+	case *Object_Self:
+		return "self/" + k.Self.GetAddress()
+	case *Object_Trunk:
+		return "trunk/" + k.Trunk.GetName()
+	case *Object_Stp:
+		return "stp/" + k.Stp.GetName()
+	case *Object_Authz:
+		return "authz/" + k.Authz.GetName()
+	case *Object_MonitorUse:
+		return "monitor_use/" + k.MonitorUse.GetTarget()
+	case *Object_Kept:
+		return "kept/" + strings.Join(strings.Fields(k.Kept.GetText()), " ")
+	}
+	return ""
+}
+
+// SplitKey returns the kind and the name of a key; the name of "global" is "".
+func SplitKey(key string) (kind, name string) {
+	kind, name, _ = strings.Cut(key, "/")
+	return kind, name
+}
+
+// Message returns the object inside, a *Pool for example, as a reflected message; nil when there is none.
+func (o *Object) Message() protoreflect.Message {
+	m := o.ProtoReflect()
+	fd := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
+	if fd == nil {
+		return nil
+	}
+	return m.Get(fd).Message()
+}
+
+// ObjectMeta returns the Meta of the object inside; nil when it has none.
+func (o *Object) ObjectMeta() *Meta {
+	m := o.Message()
+	if m == nil {
+		return nil
+	}
+	fd := m.Descriptor().Fields().ByName("meta")
+	if !m.Has(fd) {
+		return nil
+	}
+	meta, _ := m.Get(fd).Message().Interface().(*Meta)
+	return meta
+}
+
+// EnumWord returns the bigip.conf word of an enum value: LB_MODE_ROUND_ROBIN is round_robin. The zero value is "".
+func EnumWord(e protoreflect.Enum) string {
+	v := e.Descriptor().Values().ByNumber(e.Number())
+	if v == nil || e.Number() == 0 {
+		return ""
+	}
+	return valueWord(e.Descriptor(), v)
+}
+
+// EnumWords returns the words of all values of an enum but the zero value, in their order.
+func EnumWords(d protoreflect.EnumDescriptor) []string {
+	var words []string
+	for i := range d.Values().Len() {
+		if v := d.Values().Get(i); v.Number() != 0 {
+			words = append(words, valueWord(d, v))
+		}
+	}
+	return words
+}
+
+// ParseEnum returns the number of the value that a word names; false when there is none.
+func ParseEnum(d protoreflect.EnumDescriptor, word string) (protoreflect.EnumNumber, bool) {
+	for i := range d.Values().Len() {
+		if v := d.Values().Get(i); v.Number() != 0 && valueWord(d, v) == word {
+			return v.Number(), true
+		}
+	}
+	return 0, false
+}
+
+// valueWord strips the prefix that the zero value's name ends with _UNSPECIFIED after.
+func valueWord(d protoreflect.EnumDescriptor, v protoreflect.EnumValueDescriptor) string {
+	prefix := strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
+	return strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix))
+}
