@@ -76,7 +76,7 @@ type Picker interface {
 	Pick(Ask) (index int, ok bool)
 }
 
-// New returns a picker for the members in their configured order. A change of the members or of their weights needs a
+// New returns a picker for the members in their configured order; it keeps the slice, which must not change. A change of the members or of their weights needs a
 // new picker; given the one it replaces, it goes on where that one stood instead of starting again with the first
 // member. Previous may be nil, of another mode, of other members, and in use.
 func New(mode Mode, members []Member, previous Picker) Picker {

@@ -161,10 +161,54 @@ func TestRatioHugeWeights(t *testing.T) {
 		t.Errorf("a %d and c %d times, want half each", a, c)
 	}
 	// The lone small member passes through cycle after cycle; the big ones then return without a burst.
-	check(t, take(p, 10, Ask{Usable: except(0, 2)}), "bbbbbbbbbb")
+	check(t, take(p, 5*era, Ask{Usable: except(0, 2)}), strings.Repeat("b", 5*era))
 	got = take(p, 2000, Ask{})
 	if a, c := strings.Count(got, "a"), strings.Count(got, "c"); a < 999 || c < 999 {
 		t.Errorf("afterwards a %d and c %d times, want half each", a, c)
+	}
+}
+
+// TestRatioEras: the shares stay exact, and a parked member keeps its place in the cycle, when time starts anew.
+func TestRatioEras(t *testing.T) {
+	p := New(RatioMember, pool(1, 3, 5), nil)
+	cycle := take(p, 9, Ask{})
+	check(t, take(p, 9*3*era, Ask{}), strings.Repeat(cycle, 3*era))
+	windowsExact(t, take(p, 6*3*era, Ask{Usable: except(1)}), map[byte]int{'a': 1, 'c': 5})
+	windowsExact(t, take(p, 9*3, Ask{}), map[byte]int{'a': 1, 'b': 3, 'c': 5})
+	next := take(p, 18, Ask{})
+	if !strings.Contains(cycle+cycle+cycle, next) {
+		t.Errorf("the order %s is not that of %s", next, cycle)
+	}
+}
+
+// TestRatioManyDown: recovery is noticed soon, and at once when nobody else is left.
+func TestRatioManyDown(t *testing.T) {
+	const members = 1000
+	weights := make([]uint32, members)
+	for i := range weights {
+		weights[i] = uint32(1 + i%48)
+	}
+	for back := range members - 1 {
+		p := New(Ratio, pool(weights...), nil)
+		only := func(up ...int) Ask { return Ask{Usable: func(i int) bool { return slices.Contains(up, i) }} }
+		if i, ok := p.Pick(only(members - 1)); !ok || i != members-1 {
+			t.Fatalf("picked %d, %v", i, ok)
+		}
+		if back%100 == 0 {
+			if i, ok := p.Pick(only(back)); !ok || i != back {
+				t.Fatalf("picked %d, %v, only %d is usable", i, ok, back)
+			}
+			continue
+		}
+		limit := members/glance + 1 + 48 // until it is seen, and then until its turn comes
+		for n := 0; ; n++ {
+			if i, _ := p.Pick(only(back, members-1)); i == back {
+				break
+			}
+			if n > limit {
+				t.Fatalf("member %d has recovered and was not picked", back)
+			}
+		}
 	}
 }
 

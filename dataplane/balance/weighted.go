@@ -5,8 +5,14 @@ import (
 	"sync"
 )
 
-// turn is the distance between two turns of a member of weight 1, in units of virtual time.
-const turn = 1 << 12
+const (
+	// turn is the distance between two turns of a member of weight 1, in units of virtual time.
+	turn = 1 << 12
+	// era is the number of cycles after which virtual time starts at zero again.
+	era = 1 << 10
+	// glance is how many parked members a pick looks at.
+	glance = 32
+)
 
 // weighted shares exactly by weight and spreads each member's turns evenly (rule M-2).
 //
@@ -17,7 +23,8 @@ const turn = 1 << 12
 // A member that is not usable when its turn comes is parked: its turns lapse and the others share exactly among
 // themselves. When it is usable again it goes on with its next turn, without making up for what it missed.
 //
-// A pick costs O(log n), and one call of the predicate for each parked member.
+// A pick costs O(log n). While more than [glance] members are parked it looks at that many of them, so one that
+// recovers may be noticed some picks later (of 1,000 members after 31 at most); if nobody else is usable, at all.
 type weighted struct {
 	members []Member // immutable
 	weights []uint64 // immutable, at least 1
@@ -26,7 +33,8 @@ type weighted struct {
 	now    moment   // the last turn that was given
 	due    []uint64 // by member: its next turn is at due/weight
 	heap   []int32  // members that take part, the one that is due first on top
-	parked []int32  // members that were not usable when they were last looked at
+	parked []int32  // members that were not usable when they were last looked at, in any order
+	look   int      // where in parked to look next
 }
 
 // moment is a member's turn at the point at/weight of virtual time, where a cycle is turn long. It is kept as a
@@ -114,7 +122,16 @@ func (w *weighted) resume(old *weighted) {
 func (w *weighted) Pick(ask Ask) (int, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.unpark(&ask)
+	w.unpark(&ask, glance)
+	if i, ok := w.first(&ask); ok {
+		return i, true
+	}
+	w.unpark(&ask, len(w.parked))
+	return w.first(&ask)
+}
+
+// first gives the turn to the acceptable member that is due first, and parks those before it.
+func (w *weighted) first(ask *Ask) (int, bool) {
 	for len(w.heap) > 0 {
 		i := int(w.heap[0])
 		if ask.accepts(i) {
@@ -131,36 +148,41 @@ func (w *weighted) take(i int) {
 	w.now = w.nextTurn(i)
 	w.due[i] += turn
 	w.down(0)
-	if w.now.at >= turn*w.now.weight {
-		w.newCycle()
+	if w.now.at >= era*turn*w.now.weight {
+		w.newEra()
 	}
 }
 
-// newCycle moves everything back by one cycle, so that numbers stay small. The order is not affected: all members
-// that take part are due at or after now.
-func (w *weighted) newCycle() {
-	w.now.at -= turn * w.now.weight
+// newEra moves everything back by an era, so that numbers stay small. The order is not affected: all members that
+// take part are due at or after now.
+func (w *weighted) newEra() {
+	w.now.at -= era * turn * w.now.weight
 	for i, weight := range w.weights {
-		if cycle := turn * weight; w.due[i] >= cycle {
-			w.due[i] -= cycle
+		if passed := era * turn * weight; w.due[i] >= passed {
+			w.due[i] -= passed
 		} else { // parked, and its turns lapsed
 			w.due[i] %= turn
 		}
 	}
 }
 
-// unpark lets the parked members that are acceptable take part again.
-func (w *weighted) unpark(ask *Ask) {
-	still := w.parked[:0]
-	for _, i := range w.parked {
+// unpark looks at that many parked members and lets those that are acceptable take part again.
+func (w *weighted) unpark(ask *Ask, atMost int) {
+	for range min(atMost, len(w.parked)) {
+		if w.look >= len(w.parked) {
+			w.look = 0
+		}
+		i := w.parked[w.look]
 		if !ask.accepts(int(i)) {
-			still = append(still, i)
+			w.look++
 			continue
 		}
+		last := len(w.parked) - 1
+		w.parked[w.look] = w.parked[last]
+		w.parked = w.parked[:last]
 		w.due[i] = w.comingTurn(int(i))
 		w.push(i)
 	}
-	w.parked = still
 }
 
 // comingTurn returns when member i has its first turn after now, on its own scale: turns that lapsed are left out.
@@ -175,7 +197,8 @@ func (w *weighted) comingTurn(i int) uint64 {
 	return next.at
 }
 
-// present returns now on member i's scale, rounded up. Now is less than two cycles, so the result fits.
+// present returns now on member i's scale, rounded up. Now is little more than an era at most, so the result
+// fits.
 func (w *weighted) present(i int) uint64 {
 	hi, lo := bits.Mul64(w.now.at, w.weights[i])
 	quotient, rest := bits.Div64(hi, lo, w.now.weight)
