@@ -1,0 +1,167 @@
+package pool
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"bigpipe/dataplane/balance"
+	"bigpipe/dataplane/http1"
+)
+
+var (
+	// ErrNoMember means that no member may be used, or that none is left to be tried.
+	ErrNoMember = errors.New("no member is available")
+	// ErrRefused means that the client belongs to a member that it cannot reach, and the pool says not to move it
+	// (persist_unavailable refuse).
+	ErrRefused = errors.New("the client's member is not available")
+)
+
+// Input is what a choice is made by. Addresses are those of the configuration, before the address map.
+type Input struct {
+	Client netip.AddrPort
+	// Virtual is the virtual server; scopes are made of it.
+	Virtual netip.AddrPort
+	// Destination is where the client wanted to go; the zero value means Virtual.
+	Destination netip.AddrPort
+	// Request is the request's head; nil where no HTTP is read. It must stay as it is until the call returns.
+	Request *http1.Head
+	// Fresh asks for a new choice, whatever was recorded (use pool P persist none).
+	Fresh bool
+}
+
+// Decision is one choice and what follows from it. Its owner makes it once, uses it for one choice after the other, and
+// calls Release after each. It must not be copied while it holds a choice, nor be used by two goroutines at once. The zero
+// value is ready.
+type Decision struct {
+	// Member is the member that was chosen; nil before Choose and after an error.
+	Member *Member
+
+	pool    *Pool
+	shard   Shard
+	tried   balance.Set
+	refused int
+	opened  bool // counted as open at Member
+	outcome Outcome
+	action  Outcome
+	cookie  cookieNote
+	held    held
+	trace   *trace
+}
+
+// Choose chooses a member for a connection or request: first what persistence says, then by the mode of the pool. The
+// member counts the connection as open from now on. A decision that was not released is released first. On an error
+// (ErrNoMember, ErrRefused) no member was chosen; the decision still tells the outcome.
+func (p *Pool) Choose(d *Decision, in *Input) error {
+	d.Release()
+	d.pool, d.shard = p, NewShard()
+	return d.choose(in)
+}
+
+func (d *Decision) choose(in *Input) error {
+	if d.pool.persisted != nil {
+		done, err := d.pool.persisted.choose(d, in)
+		if done || err != nil {
+			return err
+		}
+	}
+	return d.balance()
+}
+
+// balance takes the next member in turn that may be used and was not tried.
+func (d *Decision) balance() error {
+	for {
+		i, ok := d.picker().Pick(balance.Ask{Usable: d.pool.usable, Tried: d.tried})
+		if !ok {
+			d.take(nil)
+			return ErrNoMember
+		}
+		if m := d.pool.members[i]; d.take(m) {
+			return nil
+		}
+		d.tried.Add(i) // it filled up since it was asked
+	}
+}
+
+// take makes m the chosen member and counts the connection there; false when the member is full. Nil chooses nobody.
+func (d *Decision) take(m *Member) bool {
+	if m != nil && !d.dry() && !m.counters.Open(m.Limit) {
+		return false
+	}
+	if d.opened {
+		d.Member.counters.Close()
+	}
+	d.Member, d.opened = m, m != nil && !d.dry()
+	return true
+}
+
+// Refused says that the chosen member did not accept. The next one is chosen: each remaining usable member once, at most
+// reselect_tries of them. A record moves with the choice, so that others who fail at the same time meet at one member.
+func (d *Decision) Refused() error {
+	if d.Member == nil {
+		return ErrNoMember
+	}
+	d.tried.Add(d.Member.index)
+	d.refused++
+	if d.refused > d.pool.refusals {
+		d.take(nil)
+		return ErrNoMember
+	}
+	if d.pool.persisted != nil {
+		return d.pool.persisted.refused(d)
+	}
+	return d.balance()
+}
+
+// Accepted says that the chosen member accepted: it is counted, and only now a record is refreshed (edges of tables and
+// clocks: a failing attempt refreshes nothing).
+func (d *Decision) Accepted() {
+	if d.Member == nil {
+		return
+	}
+	d.Member.counters.Opened()
+	if d.pool.persisted != nil {
+		d.pool.persisted.accepted(d)
+	}
+}
+
+// Count counts bytes from and to the client, and requests, at the chosen member.
+func (d *Decision) Count(in, out, requests uint64) {
+	if d.Member != nil {
+		d.Member.counters.Add(d.shard, in, out, requests)
+	}
+}
+
+// Release ends the decision: the connection is closed, or was never made. The timer of a record starts when the last
+// connection that holds it is released. Releasing twice does nothing.
+func (d *Decision) Release() {
+	d.take(nil)
+	d.release()
+	*d = Decision{}
+}
+
+// Pool returns the pool that chose; nil before Choose.
+func (d *Decision) Pool() *Pool { return d.pool }
+
+// Outcome says what persistence found (none, valid, down, ...) and what it did: bound, moved, or off for nothing.
+func (d *Decision) Outcome() (found, did Outcome) { return d.outcome, d.action }
+
+// SetCookie reports whether the first response must carry our cookie: the pool inserts one, and the request had none that
+// names the member that answers (rules O-2, O-4, C-7).
+func (d *Decision) SetCookie() bool {
+	return d.Member != nil && d.cookie.insert && d.cookie.named != d.Member
+}
+
+// AppendSetCookie appends the line "Set-Cookie: ...\r\n" that names the chosen member.
+func (d *Decision) AppendSetCookie(dst []byte, now time.Time) []byte {
+	return d.pool.cookies.appendLine(dst, d.Member, now)
+}
+
+// DropSetCookie names the cookie that a server must not set, because we do: lines of that name are dropped from
+// responses. Nil: none.
+func (d *Decision) DropSetCookie() []byte {
+	if d.pool == nil || d.pool.cookies == nil {
+		return nil
+	}
+	return d.pool.cookies.drop
+}

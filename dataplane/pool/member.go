@@ -1,0 +1,109 @@
+package pool
+
+import (
+	"net/netip"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// State is what a member is for new and for persisted traffic; its word is that of a display.
+type State uint8
+
+const (
+	// Unchecked is an enabled member that nothing monitors.
+	Unchecked State = iota
+	// Up is an enabled member whose monitors succeed.
+	Up
+	// Down is a member whose monitors fail, or that cannot be dialled at all.
+	Down
+	// ForcedDown is a member that the operator set down.
+	ForcedDown
+	// Checking is a member whose first check has not ended.
+	Checking
+	// Maintenance is every member while maintenance mode is on.
+	Maintenance
+	// Disabled is a member that the operator disabled: it serves open connections and persisted clients.
+	Disabled
+	// AddressDisabled is a member whose node address is disabled.
+	AddressDisabled
+	// PortDisabled is a member whose service is disabled.
+	PortDisabled
+	// AddressDown is a member whose node address is down.
+	AddressDown
+)
+
+var stateWords = [...]string{
+	"unchecked", "up", "down", "forced_down", "checking", "maintenance", "disabled", "address_disabled", "port_disabled",
+	"address_down",
+}
+
+// String returns the word.
+func (s State) String() string {
+	if int(s) < len(stateWords) {
+		return stateWords[s]
+	}
+	return "unknown"
+}
+
+// Message returns the state as the API says it.
+func (s State) Message() pb.MemberState {
+	return pb.MemberState(s) + pb.MemberState_MEMBER_STATE_UNCHECKED
+}
+
+// UsableForNew reports whether new traffic may be balanced to a member in this state.
+func (s State) UsableForNew() bool { return s == Unchecked || s == Up }
+
+// UsableForPersisted reports whether clients that are bound to the member may still reach it (rules B-8, C-7).
+func (s State) UsableForPersisted() bool {
+	switch s {
+	case Unchecked, Up, Disabled, AddressDisabled, PortDisabled:
+		return true
+	}
+	return false
+}
+
+// Member is an address and port in a pool. It belongs to one snapshot and does not change; its counters outlive it.
+type Member struct {
+	// Addr is the address of the configuration. Names, cookies, records and all output use it.
+	Addr netip.AddrPort
+	// Dial is where to connect to; invalid when the address may not be dialled.
+	Dial netip.AddrPort
+	// Limit is the most connections at a time; zero means no limit.
+	Limit uint32
+	// Ratio is the weight of the member under the pool's mode, Priority its group.
+	Ratio, Priority uint32
+
+	index    int
+	state    State // by the operator, or Down when it cannot be dialled
+	counters *Counters
+}
+
+// State returns the member's state now. What the operator said stands above what monitors found.
+func (m *Member) State() State { return m.state }
+
+// Counters returns what is counted about the member; it is shared with the same member in other snapshots.
+func (m *Member) Counters() *Counters { return m.counters }
+
+// full reports whether the limit is reached now.
+func (m *Member) full() bool { return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) }
+
+// operatorState derives a member's state from what the operator said of its service, its address and the whole unit.
+// What refuses everything goes before what refuses only new clients.
+func operatorState(env *Env, addr netip.AddrPort) State {
+	service, node := env.node(addr.String()), env.node(addr.Addr().String())
+	switch {
+	case env.Global.GetMaint():
+		return Maintenance
+	case service.Up != nil && !service.GetUp():
+		return ForcedDown
+	case node.Up != nil && !node.GetUp():
+		return AddressDown
+	case service.Enabled != nil && !service.GetEnabled():
+		return Disabled
+	case node.Enabled != nil && !node.GetEnabled():
+		return AddressDisabled
+	case env.portDisabled(addr.Port()):
+		return PortDisabled
+	}
+	return Unchecked
+}

@@ -1,0 +1,201 @@
+package pool
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"bigpipe/dataplane/balance"
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// Timeouts of a pool that does not say otherwise.
+const (
+	defaultConnectTimeout  = 5 * time.Second
+	defaultResponseTimeout = 60 * time.Second
+)
+
+// Env is what pools are compiled with: the parts of the configuration around them and what the process lends them.
+type Env struct {
+	// Global is the unit's configuration; nil is all defaults.
+	Global *pb.Global
+	// Node finds what is configured about "ADDRESS" or "ADDRESS:PORT"; nil results, and a nil function, mean nothing.
+	Node func(address string) *pb.Node
+	// ServiceDisabled reports whether the operator disabled a port for TCP.
+	ServiceDisabled func(port uint16) bool
+	// Dial maps a member's address to the one that is dialled; the error says why it must not be dialled. Nil: as it is.
+	Dial func(netip.AddrPort) (netip.AddrPort, error)
+}
+
+func (e *Env) node(address string) *pb.Node {
+	if e.Node != nil {
+		if n := e.Node(address); n != nil {
+			return n
+		}
+	}
+	return noNode
+}
+
+var noNode = &pb.Node{}
+
+func (e *Env) portDisabled(port uint16) bool {
+	return e.ServiceDisabled != nil && e.ServiceDisabled(port)
+}
+
+func (e *Env) dial(addr netip.AddrPort) (netip.AddrPort, error) {
+	if e.Dial == nil {
+		return addr, nil
+	}
+	return e.Dial(addr)
+}
+
+// Pool is a pool of one snapshot. It is immutable and may be used by any number of goroutines.
+type Pool struct {
+	// Name is the pool's name.
+	Name string
+	// Config is what the pool was compiled from; not to be changed.
+	Config *pb.Pool
+	// ConnectTimeout bounds a connect to a member, ResponseTimeout the wait for the head of a response.
+	ConnectTimeout, ResponseTimeout time.Duration
+	// Fallback is where requests are redirected when no member can be used (%h, %p and %u are filled in); "" is nowhere.
+	Fallback string
+
+	members   []*Member // in configured order
+	byAddr    map[netip.AddrPort]*Member
+	picker    balance.Picker
+	usable    func(i int) bool
+	refusals  int // members tried after a refusal, at most
+	persisted method
+	cookies   *cookies // nil: the pool writes none
+	shared    *shared
+}
+
+// shared is what pools of one name hand to each other.
+type shared struct {
+	outcomes *tally
+}
+
+// Compile makes the pool of the next snapshot. Previous is the pool of that name in the last one, or nil. The reasons say
+// what of the configuration cannot be in effect; the pool works without it.
+func Compile(config *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
+	p = &Pool{
+		Name:            config.GetName(),
+		Config:          config,
+		ConnectTimeout:  seconds(config.ConnectTimeout, defaultConnectTimeout),
+		ResponseTimeout: seconds(config.ResponseTimeout, defaultResponseTimeout),
+		Fallback:        config.GetFallback(),
+	}
+	p.usable = func(i int) bool { m := p.members[i]; return m.State().UsableForNew() && !m.full() }
+	if previous != nil {
+		p.shared = previous.shared
+	} else {
+		p.shared = &shared{outcomes: newTally()}
+	}
+	mode, why := lbMode(config, env)
+	reasons = append(reasons, why...)
+	reasons = append(reasons, p.compileMembers(config, env, mode, previous)...)
+	p.refusals = len(p.members) - 1
+	if config.ReselectTries != nil {
+		p.refusals = int(min(config.GetReselectTries(), 1<<20))
+	}
+	var old balance.Picker
+	if previous != nil {
+		old = previous.picker
+	}
+	p.picker = balance.New(mode, p.weights(), old)
+	return p, reasons
+}
+
+func seconds(configured *uint32, otherwise time.Duration) time.Duration {
+	if configured == nil || *configured == 0 {
+		return otherwise
+	}
+	return time.Duration(*configured) * time.Second
+}
+
+// lbMode is the pool's mode, or else the unit's, or else round robin.
+func lbMode(config *pb.Pool, env *Env) (balance.Mode, []string) {
+	word := pb.EnumWord(config.GetLbMode())
+	if word == "" {
+		word = pb.EnumWord(env.Global.GetLb())
+	}
+	if word == "" {
+		return balance.RoundRobin, nil
+	}
+	mode, err := balance.ParseMode(word)
+	if err != nil {
+		return balance.RoundRobin, []string{fmt.Sprintf("lb_mode %s (balanced by round_robin)", word)}
+	}
+	return mode, nil
+}
+
+func (p *Pool) compileMembers(config *pb.Pool, env *Env, mode balance.Mode, previous *Pool) (reasons []string) {
+	p.byAddr = make(map[netip.AddrPort]*Member, len(config.GetMembers()))
+	for _, c := range config.GetMembers() {
+		addr, err := netip.ParseAddrPort(c.GetAddress())
+		if err != nil {
+			reasons = append(reasons, fmt.Sprintf("member %s: not an address and port", c.GetAddress()))
+			continue
+		}
+		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+		if p.byAddr[addr] != nil {
+			continue
+		}
+		m := &Member{Addr: addr, Ratio: ratioOf(c, env, mode, addr), Priority: c.GetPriority(), index: len(p.members)}
+		m.Limit = lowest(c.GetLimit(), env.node(addr.String()).GetLimit())
+		m.state = operatorState(env, addr)
+		if m.Dial, err = env.dial(addr); err != nil {
+			m.state = Down
+			reasons = append(reasons, fmt.Sprintf("member %s: %v", addr, err))
+		}
+		if old := previous.Member(addr); old != nil {
+			m.counters = old.counters
+		} else {
+			m.counters = NewCounters()
+		}
+		p.members = append(p.members, m)
+		p.byAddr[addr] = m
+	}
+	return reasons
+}
+
+// ratioOf is the member's weight: its own, or under the mode ratio that of its node address.
+func ratioOf(c *pb.Member, env *Env, mode balance.Mode, addr netip.AddrPort) uint32 {
+	if mode == balance.Ratio {
+		return max(1, env.node(addr.Addr().String()).GetRatio())
+	}
+	return max(1, c.GetRatio())
+}
+
+// lowest is the stricter of two limits, where zero is none.
+func lowest(a, b uint32) uint32 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+func (p *Pool) weights() []balance.Member {
+	list := make([]balance.Member, len(p.members))
+	for i, m := range p.members {
+		list[i] = balance.Member{Addr: m.Addr, Weight: m.Ratio}
+	}
+	return list
+}
+
+// Members returns the members in configured order; not to be changed.
+func (p *Pool) Members() []*Member { return p.members }
+
+// Member returns the member with an address of the configuration, nil when there is none. A nil pool has no members.
+func (p *Pool) Member(addr netip.AddrPort) *Member {
+	if p == nil {
+		return nil
+	}
+	return p.byAddr[addr]
+}
+
+// Outcomes returns what persistence found and did for this pool.
+func (p *Pool) Outcomes() *pb.PersistOutcomes { return p.shared.outcomes.message() }
+
+// ResetOutcomes counts outcomes from zero again.
+func (p *Pool) ResetOutcomes() { p.shared.outcomes.reset() }
