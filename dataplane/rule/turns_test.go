@@ -1,0 +1,110 @@
+package rule
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+func weight(n uint32) *uint32 { return &n }
+
+// J-T10's shares, dealt to pools.
+func TestCompileUse(t *testing.T) {
+	r, err := CompileUse([]*pb.WeightedPool{{Pool: "a", Weight: weight(70)}, {Pool: "b", Weight: weight(30)}, {Pool: "c", Weight: weight(0)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Splits() || r.NeedsHTTP() {
+		t.Errorf("splits %v, needs HTTP %v", r.Splits(), r.NeedsHTTP())
+	}
+	counts := map[string]int{}
+	for range 1000 {
+		counts[r.Pools()[r.Decide(&Input{}).Pool]]++
+	}
+	if counts["a"] != 700 || counts["b"] != 300 {
+		t.Errorf("chosen %v", counts)
+	}
+	if r, err = CompileUse([]*pb.WeightedPool{{Pool: "a", Weight: weight(0)}, {Pool: "b", Weight: weight(0)}}); err != nil {
+		t.Fatal(err)
+	}
+	if d := r.Decide(&Input{}); d.Action != Nothing {
+		t.Errorf("all weights 0: %+v", d)
+	}
+	if _, err = CompileUse(nil); err == nil {
+		t.Error("no pool: compiled")
+	}
+}
+
+// In every run of as many choices as the weights add up to, each has its share, and on the way none is far from it.
+func TestTurnsProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		weights := rapid.SliceOfN(rapid.Uint32Range(1, 50), 1, 8).Draw(t, "weights")
+		turns := newTurns(weights)
+		var sum int
+		for _, w := range weights {
+			sum += int(w)
+		}
+		got := make([]int, len(weights))
+		for n := 1; n <= 2*sum; n++ {
+			got[turns.next()]++
+			for i, w := range weights {
+				if ahead := got[i]*sum - n*int(w); ahead > len(weights)*sum || ahead < -len(weights)*sum {
+					t.Fatalf("weights %v: after %d choices %v", weights, n, got)
+				}
+			}
+		}
+		for i, w := range weights {
+			if got[i] != 2*int(w) {
+				t.Fatalf("weights %v: two rounds gave %v", weights, got)
+			}
+		}
+	})
+}
+
+func TestLocation(t *testing.T) {
+	in := &Input{Server: netip.MustParseAddrPort("10.0.0.1:8080"), Request: &fakeRequest{uri: "/a?b", host: "h.example:99"}}
+	six := &Input{Server: netip.MustParseAddrPort("[2001:db8::1]:80"), Request: &fakeRequest{uri: "/"}}
+	tests := []struct {
+		url  string
+		in   *Input
+		want string
+	}{
+		{"https://%h/sample.html", in, "https://h.example/sample.html"},
+		{"https://%h:%p%u", in, "https://h.example:8080/a?b"},
+		{"sorry.example.com", in, "http://sorry.example.com"},
+		{"%h/sorry", in, "http://h.example/sorry"},
+		{"%u?again", in, "/a?b?again"},
+		{"/sorry%20page%", in, "/sorry%20page%"},
+		{"http://%h/", six, "http://[2001:db8::1]/"},
+		{"http://%h/", &Input{Server: in.Server}, "http://10.0.0.1/"},
+		{"http://%h/", &Input{Server: in.Server, Request: &fakeRequest{host: "[::1]:80"}}, "http://[::1]/"},
+		{"http://%h/", &Input{Server: in.Server, Request: &fakeRequest{host: "[::1]"}}, "http://[::1]/"},
+	}
+	for _, tt := range tests {
+		if got := string(NewLocation(tt.url).Append(nil, tt.in)); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.url, got, tt.want)
+		}
+	}
+}
+
+// What is appended is the text with its fields replaced, and nothing else is touched.
+func FuzzLocation(f *testing.F) {
+	f.Add("https://%h:%p%u", "h:1", "/x")
+	f.Add("%%h%", "[::1]", "/%u")
+	f.Fuzz(func(t *testing.T, url, host, uri string) {
+		in := &Input{Server: netip.MustParseAddrPort("10.0.0.1:80"), Request: &fakeRequest{uri: uri, host: host}}
+		name := string(hostName([]byte(host)))
+		if name == "" {
+			name = "10.0.0.1"
+		}
+		want := strings.NewReplacer("%h", name, "%p", "80", "%u", uri).Replace(url)
+		got := string(NewLocation(url).Append(nil, in))
+		if got != want && got != "http://"+want {
+			t.Errorf("%q: %q, want %q", url, got, want)
+		}
+	})
+}
