@@ -3,7 +3,6 @@ package pool
 import (
 	"errors"
 	"net/netip"
-	"time"
 
 	"bigpipe/dataplane/balance"
 	"bigpipe/dataplane/http1"
@@ -45,7 +44,7 @@ type Decision struct {
 	outcome Outcome
 	action  Outcome
 	cookie  cookieNote
-	held    held
+	record  recordNote
 	trace   *trace
 }
 
@@ -59,13 +58,49 @@ func (p *Pool) Choose(d *Decision, in *Input) error {
 }
 
 func (d *Decision) choose(in *Input) error {
-	if d.pool.persisted != nil {
-		done, err := d.pool.persisted.choose(d, in)
-		if done || err != nil {
-			return err
-		}
+	if d.pool.persisted == nil {
+		return d.balance()
 	}
-	return d.balance()
+	done, err := d.pool.persisted.choose(d, in)
+	if !done && err == nil {
+		err = d.balance()
+	}
+	if !d.dry() {
+		d.pool.shared.outcomes.add(d.shard, d.outcome)
+	}
+	return err
+}
+
+// follow takes the member that the client belongs to. When it is not done, the outcome says why: down, or valid for a
+// member at its limit, whose client is served elsewhere and stays bound (rule B-16).
+func (d *Decision) follow(m *Member) (done bool, err error) {
+	state := m.State()
+	if !state.UsableForPersisted() {
+		d.outcome = OutcomeDown
+		if d.pool.refuseUnavailable() {
+			return false, ErrRefused
+		}
+		return false, nil
+	}
+	d.outcome = OutcomeValid
+	if !d.take(m, d.pool.persistedLimit(m)) {
+		if d.dry() {
+			d.step("member %s has its %d connections: another one serves this connection, the binding stays", m.Addr, m.Limit)
+		}
+		return false, nil
+	}
+	if !state.UsableForNew() {
+		d.outcome = OutcomeDisabledHonoured
+	}
+	return true, nil
+}
+
+// did notes and counts what persistence did.
+func (d *Decision) did(action Outcome) {
+	d.action = action
+	if !d.dry() {
+		d.pool.shared.outcomes.add(d.shard, action)
+	}
 }
 
 // balance takes the next member in turn that may be used and was not tried.
@@ -73,19 +108,32 @@ func (d *Decision) balance() error {
 	for {
 		i, ok := d.picker().Pick(balance.Ask{Usable: d.pool.usable, Tried: d.tried})
 		if !ok {
-			d.take(nil)
+			d.take(nil, 0)
+			if d.dry() {
+				d.step("no member can be used")
+			}
 			return ErrNoMember
 		}
-		if m := d.pool.members[i]; d.take(m) {
+		if m := d.pool.members[i]; d.take(m, m.Limit) {
+			if d.dry() {
+				d.step("%s chooses member %s", d.pool.mode, m.Addr)
+			}
 			return nil
 		}
 		d.tried.Add(i) // it filled up since it was asked
 	}
 }
 
-// take makes m the chosen member and counts the connection there; false when the member is full. Nil chooses nobody.
-func (d *Decision) take(m *Member) bool {
-	if m != nil && !d.dry() && !m.counters.Open(m.Limit) {
+// take makes m the chosen member and counts the connection there; false when it has limit connections already, and then
+// nothing changes. Nil chooses nobody.
+func (d *Decision) take(m *Member, limit uint32) bool {
+	switch {
+	case m == nil:
+	case d.dry():
+		if limit > 0 && m.full() {
+			return false
+		}
+	case !m.counters.Open(limit):
 		return false
 	}
 	if d.opened {
@@ -104,17 +152,21 @@ func (d *Decision) Refused() error {
 	d.tried.Add(d.Member.index)
 	d.refused++
 	if d.refused > d.pool.refusals {
-		d.take(nil)
+		d.take(nil, 0)
 		return ErrNoMember
 	}
-	if d.pool.persisted != nil {
-		return d.pool.persisted.refused(d)
+	if d.pool.persisted == nil {
+		return d.balance()
 	}
-	return d.balance()
+	if d.pool.refuseUnavailable() && (d.outcome == OutcomeValid || d.outcome == OutcomeDisabledHonoured) {
+		d.take(nil, 0)
+		return ErrRefused
+	}
+	return d.pool.persisted.refused(d)
 }
 
-// Accepted says that the chosen member accepted: it is counted, and only now a record is refreshed (edges of tables and
-// clocks: a failing attempt refreshes nothing).
+// Accepted says that the chosen member accepted: it is counted, and only now a record is refreshed (a
+// failing attempt refreshes nothing).
 func (d *Decision) Accepted() {
 	if d.Member == nil {
 		return
@@ -135,8 +187,8 @@ func (d *Decision) Count(in, out, requests uint64) {
 // Release ends the decision: the connection is closed, or was never made. The timer of a record starts when the last
 // connection that holds it is released. Releasing twice does nothing.
 func (d *Decision) Release() {
-	d.take(nil)
-	d.release()
+	d.take(nil, 0)
+	d.record.release()
 	*d = Decision{}
 }
 
@@ -145,23 +197,3 @@ func (d *Decision) Pool() *Pool { return d.pool }
 
 // Outcome says what persistence found (none, valid, down, ...) and what it did: bound, moved, or off for nothing.
 func (d *Decision) Outcome() (found, did Outcome) { return d.outcome, d.action }
-
-// SetCookie reports whether the first response must carry our cookie: the pool inserts one, and the request had none that
-// names the member that answers (rules O-2, O-4, C-7).
-func (d *Decision) SetCookie() bool {
-	return d.Member != nil && d.cookie.insert && d.cookie.named != d.Member
-}
-
-// AppendSetCookie appends the line "Set-Cookie: ...\r\n" that names the chosen member.
-func (d *Decision) AppendSetCookie(dst []byte, now time.Time) []byte {
-	return d.pool.cookies.appendLine(dst, d.Member, now)
-}
-
-// DropSetCookie names the cookie that a server must not set, because we do: lines of that name are dropped from
-// responses. Nil: none.
-func (d *Decision) DropSetCookie() []byte {
-	if d.pool == nil || d.pool.cookies == nil {
-		return nil
-	}
-	return d.pool.cookies.drop
-}

@@ -76,6 +76,7 @@ type Member struct {
 	index    int
 	state    State // by the operator, or Down when it cannot be dialled
 	counters *Counters
+	cookie   []byte // the value that names the member
 }
 
 // State returns the member's state now. What the operator said stands above what monitors found.

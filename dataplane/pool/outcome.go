@@ -22,8 +22,6 @@ const (
 	OutcomeDown
 	// OutcomeDisabledHonoured means that the member is disabled and the client went there all the same.
 	OutcomeDisabledHonoured
-	// OutcomeExpired means that a record was there and its time was over.
-	OutcomeExpired
 	// OutcomeOtherPool means that a shared record names a node that this pool does not have (rule B-7).
 	OutcomeOtherPool
 	// OutcomeTableFull means that no record could be made.
@@ -35,15 +33,12 @@ const (
 	OutcomeBound
 	// OutcomeMoved counts records that were moved to another member.
 	OutcomeMoved
-	// OutcomeEvicted counts records that were given up for new ones.
-	OutcomeEvicted
-
 	outcomes
 )
 
 var outcomeWords = [outcomes]string{
-	"off", "none", "malformed", "unknown_member", "down", "disabled_honoured", "expired", "other_pool", "table_full",
-	"valid", "bound", "moved", "evicted",
+	"off", "none", "malformed", "unknown_member", "down", "disabled_honoured", "other_pool", "table_full",
+	"valid", "bound", "moved",
 }
 
 // String returns the word.
@@ -95,12 +90,10 @@ func (t *tally) message() *pb.PersistOutcomes {
 		UnknownMember:    t.sum(OutcomeUnknownMember),
 		Down:             t.sum(OutcomeDown),
 		DisabledHonoured: t.sum(OutcomeDisabledHonoured),
-		Expired:          t.sum(OutcomeExpired),
 		OtherPool:        t.sum(OutcomeOtherPool),
 		TableFull:        t.sum(OutcomeTableFull),
 		Valid:            t.sum(OutcomeValid),
 		Bound:            t.sum(OutcomeBound),
 		Moved:            t.sum(OutcomeMoved),
-		Evicted:          t.sum(OutcomeEvicted),
 	}
 }

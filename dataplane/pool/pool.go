@@ -3,9 +3,12 @@ package pool
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"bigpipe/dataplane/balance"
+	"bigpipe/dataplane/cookie"
+	"bigpipe/dataplane/persist"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -19,6 +22,8 @@ const (
 type Env struct {
 	// Global is the unit's configuration; nil is all defaults.
 	Global *pb.Global
+	// Table holds the persistence records of all pools.
+	Table *persist.Table
 	// Node finds what is configured about "ADDRESS" or "ADDRESS:PORT"; nil results, and a nil function, mean nothing.
 	Node func(address string) *pb.Node
 	// ServiceDisabled reports whether the operator disabled a port for TCP.
@@ -53,6 +58,8 @@ func (e *Env) dial(addr netip.AddrPort) (netip.AddrPort, error) {
 type Pool struct {
 	// Name is the pool's name.
 	Name string
+	// ID names the pool in the table of records.
+	ID persist.PoolID
 	// Config is what the pool was compiled from; not to be changed.
 	Config *pb.Pool
 	// ConnectTimeout bounds a connect to a member, ResponseTimeout the wait for the head of a response.
@@ -60,19 +67,25 @@ type Pool struct {
 	// Fallback is where requests are redirected when no member can be used (%h, %p and %u are filled in); "" is nowhere.
 	Fallback string
 
+	table     *persist.Table
 	members   []*Member // in configured order
 	byAddr    map[netip.AddrPort]*Member
 	picker    balance.Picker
 	usable    func(i int) bool
 	refusals  int // members tried after a refusal, at most
-	persisted method
-	cookies   *cookies // nil: the pool writes none
+	mode      balance.Mode
+	persisted method        // nil: none
+	cookies   *cookieMethod // nil: the pool writes none
 	shared    *shared
 }
 
 // shared is what pools of one name hand to each other.
 type shared struct {
 	outcomes *tally
+	// expired and evicted are what the table had counted at the last reset.
+	expired, evicted atomic.Uint64
+	// printedOrder is set once a cookie in the byte order of seed 002 was met.
+	printedOrder atomic.Bool
 }
 
 // Compile makes the pool of the next snapshot. Previous is the pool of that name in the last one, or nil. The reasons say
@@ -80,7 +93,9 @@ type shared struct {
 func Compile(config *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 	p = &Pool{
 		Name:            config.GetName(),
+		ID:              persist.PoolIDOf(config.GetName()),
 		Config:          config,
+		table:           env.Table,
 		ConnectTimeout:  seconds(config.ConnectTimeout, defaultConnectTimeout),
 		ResponseTimeout: seconds(config.ResponseTimeout, defaultResponseTimeout),
 		Fallback:        config.GetFallback(),
@@ -91,9 +106,12 @@ func Compile(config *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []stri
 	} else {
 		p.shared = &shared{outcomes: newTally()}
 	}
-	mode, why := lbMode(config, env)
-	reasons = append(reasons, why...)
-	reasons = append(reasons, p.compileMembers(config, env, mode, previous)...)
+	p.mode, reasons = lbMode(config, env)
+	reasons = append(reasons, p.compileMembers(config, env, previous)...)
+	reasons = append(reasons, p.compileMethod(config, env)...)
+	if p.table != nil && (config.PersistLimit != nil || previous != nil) {
+		p.table.SetPoolLimit(p.ID, int(config.GetPersistLimit()))
+	}
 	p.refusals = len(p.members) - 1
 	if config.ReselectTries != nil {
 		p.refusals = int(min(config.GetReselectTries(), 1<<20))
@@ -102,7 +120,7 @@ func Compile(config *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []stri
 	if previous != nil {
 		old = previous.picker
 	}
-	p.picker = balance.New(mode, p.weights(), old)
+	p.picker = balance.New(p.mode, p.weights(), old)
 	return p, reasons
 }
 
@@ -129,7 +147,7 @@ func lbMode(config *pb.Pool, env *Env) (balance.Mode, []string) {
 	return mode, nil
 }
 
-func (p *Pool) compileMembers(config *pb.Pool, env *Env, mode balance.Mode, previous *Pool) (reasons []string) {
+func (p *Pool) compileMembers(config *pb.Pool, env *Env, previous *Pool) (reasons []string) {
 	p.byAddr = make(map[netip.AddrPort]*Member, len(config.GetMembers()))
 	for _, c := range config.GetMembers() {
 		addr, err := netip.ParseAddrPort(c.GetAddress())
@@ -141,13 +159,14 @@ func (p *Pool) compileMembers(config *pb.Pool, env *Env, mode balance.Mode, prev
 		if p.byAddr[addr] != nil {
 			continue
 		}
-		m := &Member{Addr: addr, Ratio: ratioOf(c, env, mode, addr), Priority: c.GetPriority(), index: len(p.members)}
+		m := &Member{Addr: addr, Ratio: ratioOf(c, env, p.mode, addr), Priority: c.GetPriority(), index: len(p.members)}
 		m.Limit = lowest(c.GetLimit(), env.node(addr.String()).GetLimit())
 		m.state = operatorState(env, addr)
 		if m.Dial, err = env.dial(addr); err != nil {
 			m.state = Down
 			reasons = append(reasons, fmt.Sprintf("member %s: %v", addr, err))
 		}
+		m.cookie = cookie.AppendValue(nil, addr)
 		if old := previous.Member(addr); old != nil {
 			m.counters = old.counters
 		} else {
@@ -194,8 +213,53 @@ func (p *Pool) Member(addr netip.AddrPort) *Member {
 	return p.byAddr[addr]
 }
 
-// Outcomes returns what persistence found and did for this pool.
-func (p *Pool) Outcomes() *pb.PersistOutcomes { return p.shared.outcomes.message() }
+// indexOf finds a member for the cookie reader.
+func (p *Pool) indexOf(addr netip.AddrPort) (int, bool) {
+	if m := p.byAddr[addr]; m != nil {
+		return m.index, true
+	}
+	return 0, false
+}
+
+func (p *Pool) refuseUnavailable() bool {
+	return p.Config.GetPersistUnavailable() == pb.Unavailable_UNAVAILABLE_REFUSE
+}
+
+func (p *Pool) refuseUnknown() bool {
+	return p.Config.GetPersistUnknown() == pb.Unavailable_UNAVAILABLE_REFUSE
+}
+
+// persistedLimit is the member's limit for clients that are bound to it.
+func (p *Pool) persistedLimit(m *Member) uint32 {
+	if p.Config.GetPersistLimitOverride() {
+		return 0
+	}
+	return m.Limit
+}
+
+// Outcomes returns what persistence found and did for this pool. Records that ran out or were evicted are counted by
+// the table.
+func (p *Pool) Outcomes() *pb.PersistOutcomes {
+	sum, records := p.shared.outcomes.message(), p.recordStats()
+	sum.Expired = records.Expired - p.shared.expired.Load()
+	sum.Evicted = records.Evicted - p.shared.evicted.Load()
+	return sum
+}
 
 // ResetOutcomes counts outcomes from zero again.
-func (p *Pool) ResetOutcomes() { p.shared.outcomes.reset() }
+func (p *Pool) ResetOutcomes() {
+	records := p.recordStats()
+	p.shared.expired.Store(records.Expired)
+	p.shared.evicted.Store(records.Evicted)
+	p.shared.outcomes.reset()
+}
+
+// Records is the number of records that were bound through the pool.
+func (p *Pool) Records() int { return p.recordStats().Records }
+
+func (p *Pool) recordStats() persist.Stats {
+	if p.table == nil {
+		return persist.Stats{}
+	}
+	return p.table.PoolStats(p.ID)
+}

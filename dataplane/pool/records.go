@@ -1,6 +1,278 @@
 package pool
 
-// held is the record that a decision holds.
-type held struct{}
+import (
+	"cmp"
+	"net/netip"
+	"time"
 
-func (d *Decision) release() {}
+	"bigpipe/dataplane/persist"
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// recordMethod persists by a record in the table: simple by the client's address, sticky by the destination's.
+type recordMethod struct {
+	table   *persist.Table
+	kind    persist.Kind
+	globals persist.Globals
+	mask    persist.Mask
+	policy  persist.Policy
+}
+
+// recordNote is what a decision remembers of its record. The zero value is no record.
+type recordNote struct {
+	method  *recordMethod
+	key     persist.Key
+	binding persist.Binding
+	// virtualPort is the port of the virtual server (rule B-6).
+	virtualPort uint16
+}
+
+// newRecordMethod compiles persist_mode simple and sticky. Nil without a reason: the pool does not persist (rule B-15).
+func newRecordMethod(config *pb.Pool, env *Env) (*recordMethod, []string) {
+	r := &recordMethod{
+		table:  env.Table,
+		kind:   persist.Simple,
+		policy: persist.Policy{Pool: persist.PoolIDOf(config.GetName()), Timer: persist.Idle},
+	}
+	if env.Global.GetPersistTimer() == pb.PersistTimer_PERSIST_TIMER_TIMEOUT {
+		r.policy.Timer = persist.Fixed
+	}
+	mask, attribute, bits6, timeout := config.GetSimpleMask(), "simple_mask", config.SimpleMask6, config.GetSimpleTimeout()
+	if config.GetPersistMode() == pb.PersistMode_PERSIST_MODE_STICKY {
+		// The wide scopes are for clients; a destination is one place whoever goes there.
+		r.kind = persist.Sticky
+		mask, attribute, bits6, timeout = config.GetStickyMask(), "sticky_mask", config.StickyMask6, config.GetStickyTimeout()
+	} else {
+		if timeout == 0 {
+			return nil, nil
+		}
+		r.globals = persist.Globals{
+			PersistOnAnyVIP:         env.Global.GetPersistAcrossVirtuals(),
+			PersistOnAnyPortSameVIP: env.Global.GetPersistAcrossServices(),
+		}
+	}
+	r.policy.Timeout = time.Duration(timeout) * time.Second
+	prefix := 128
+	if bits6 != nil {
+		prefix = int(min(*bits6, 1<<10))
+	}
+	var err error
+	if r.mask, err = persist.ParseMask(mask, prefix); err != nil {
+		return nil, []string{attribute + ": " + err.Error()}
+	}
+	return r, nil
+}
+
+// key is the record's key under the wide scopes of globals or, with none, that of this virtual server and pool.
+func (r *recordMethod) key(in *Input, globals persist.Globals) persist.Key {
+	addr := in.Client.Addr()
+	if r.kind == persist.Sticky {
+		addr = in.Destination.Addr()
+		if !addr.IsValid() {
+			addr = in.Virtual.Addr()
+		}
+	}
+	return persist.AddrKey(r.kind, persist.ScopeOf(globals, in.Virtual, r.policy.Pool), r.mask, addr)
+}
+
+// choose follows the record, and binds one where there is none in the moment in which the member is chosen.
+func (r *recordMethod) choose(d *Decision, in *Input) (bool, error) {
+	done, err := r.find(d, in, r.key(in, r.globals))
+	if !done && err == nil && d.outcome == OutcomeOtherPool {
+		// The shared record stays as it is; a narrow one keeps the choice that is made here (rule B-7).
+		done, err = r.find(d, in, r.key(in, persist.Globals{}))
+		if d.action == OutcomeBound {
+			d.outcome = OutcomeOtherPool
+		}
+	}
+	return done, err
+}
+
+func (r *recordMethod) find(d *Decision, in *Input, key persist.Key) (bool, error) {
+	d.record = recordNote{method: r, key: key, virtualPort: in.Virtual.Port()}
+	if d.dry() {
+		d.record.binding = r.look(d, key)
+	} else {
+		d.record.binding = r.table.Acquire(key, r.policy)
+	}
+	if d.record.binding.Outcome == persist.NoNode {
+		d.outcome = OutcomeNone
+		return r.bind(d)
+	}
+	if in.Fresh {
+		d.outcome = OutcomeNone
+		return true, r.move(d)
+	}
+	return r.use(d)
+}
+
+// look is Acquire where a choice is only explained.
+func (r *recordMethod) look(d *Decision, key persist.Key) persist.Binding {
+	rec, ok := r.table.Lookup(key)
+	if !ok {
+		d.step("no record of %s%s", key, scopeText(key.Scope()))
+		return persist.Binding{}
+	}
+	left := "never ends"
+	if rec.Remaining != persist.Forever {
+		left = "ends in " + rec.Remaining.Round(time.Second).String()
+	}
+	d.step("the record of %s%s names %s, is %s old and %s", key, scopeText(key.Scope()), rec.Node, rec.Age.Round(time.Second), left)
+	return persist.Binding{Node: rec.Node, Pool: rec.Pool, Outcome: persist.Found}
+}
+
+func scopeText(s persist.Scope) string {
+	if v := s.Virtual(); v != "" {
+		return " on " + v
+	}
+	return " on all virtual servers"
+}
+
+// use follows the record that the decision holds.
+func (r *recordMethod) use(d *Decision) (bool, error) {
+	m := d.pool.match(&d.record)
+	switch {
+	case m == nil && d.record.key.Scope().Shared():
+		if d.dry() {
+			d.step("pool %s has no member at %s: the shared record stays", d.pool.Name, d.record.binding.Node.Addr())
+		}
+		d.record.release()
+		d.outcome = OutcomeOtherPool
+		return false, nil
+	case m == nil:
+		d.outcome = OutcomeUnknownMember
+		if d.dry() {
+			d.step("pool %s has no member %s any more", d.pool.Name, d.record.binding.Node)
+		}
+		if d.pool.refuseUnknown() {
+			return false, ErrRefused
+		}
+		return true, r.move(d)
+	}
+	if d.dry() {
+		d.step("member %s is %s", m.Addr, m.State())
+	}
+	done, err := d.follow(m)
+	if done || err != nil {
+		return done, err
+	}
+	if d.outcome == OutcomeDown {
+		return true, r.move(d)
+	}
+	d.record.release() // at its limit: the record stays
+	return false, nil
+}
+
+// bind chooses and records in one moment, unless another connection was quicker: then its choice is followed.
+func (r *recordMethod) bind(d *Decision) (bool, error) {
+	if d.dry() {
+		return true, d.balance()
+	}
+	d.record.binding = r.table.Bind(d.record.key, r.policy, d.offer)
+	switch d.record.binding.Outcome {
+	case persist.NoNode:
+		return true, ErrNoMember
+	case persist.Found:
+		return r.use(d)
+	case persist.Bound:
+		d.did(OutcomeBound)
+	case persist.Full:
+		d.outcome = OutcomeTableFull
+	}
+	return true, nil
+}
+
+// offer lets the table record the choice that the pool's mode makes.
+func (d *Decision) offer() (netip.AddrPort, bool) {
+	if d.balance() != nil {
+		return netip.AddrPort{}, false
+	}
+	return d.Member.Addr, true
+}
+
+// move gives the record another member, or follows where another connection has moved it (rule B-8).
+func (r *recordMethod) move(d *Decision) error {
+	if d.dry() {
+		d.step("the record moves")
+		return d.balance()
+	}
+	d.take(nil, 0)
+	for range len(d.pool.members) + 1 {
+		if !r.table.Rebind(d.record.key, r.policy, &d.record.binding, d.offer) {
+			return ErrNoMember
+		}
+		if d.Member != nil {
+			switch d.record.binding.Outcome {
+			case persist.Moved:
+				d.did(OutcomeMoved)
+			case persist.Bound:
+				d.did(OutcomeBound)
+			}
+			return nil
+		}
+		m := d.pool.match(&d.record)
+		if m == nil || d.tried.Has(m.index) || !m.State().UsableForPersisted() {
+			continue
+		}
+		if d.take(m, d.pool.persistedLimit(m)) {
+			return nil
+		}
+		break // at its limit: the record stays
+	}
+	d.record.release()
+	return d.balance()
+}
+
+func (r *recordMethod) refused(d *Decision) error {
+	if d.record.method == nil {
+		return d.balance()
+	}
+	return r.move(d)
+}
+
+func (r *recordMethod) accepted(d *Decision) { r.table.Accepted(&d.record.binding.Handle) }
+
+// release gives the record up; its timer starts when the last connection does.
+func (n *recordNote) release() {
+	if n.method != nil {
+		n.method.table.Release(&n.binding.Handle)
+		*n = recordNote{}
+	}
+}
+
+// match finds the member that a record names. A record of this pool names an address and port, one of another pool the
+// node's address alone, and the port is the member's own (rule B-5). Of several members there the one with the recorded
+// port is taken, else with the virtual server's, else with the lowest (rule B-6).
+func (p *Pool) match(n *recordNote) *Member {
+	node := n.binding.Node
+	if n.binding.Pool == n.method.policy.Pool {
+		return p.byAddr[node]
+	}
+	var best *Member
+	rank := func(m *Member) int {
+		switch m.Addr.Port() {
+		case node.Port():
+			return 0
+		case n.virtualPort:
+			return 1
+		}
+		return 2
+	}
+	for _, m := range p.members {
+		if m.Addr.Addr() != node.Addr() {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(rank(m), rank(best)), cmp.Compare(m.Addr.Port(), best.Addr.Port())) < 0 {
+			best = m
+		}
+	}
+	return best
+}
+
+// Policy says how records live that are made through the pool, and of which kind they are; the zero kind is none.
+func (p *Pool) Policy() (persist.Kind, persist.Policy) {
+	if r, ok := p.persisted.(*recordMethod); ok {
+		return r.kind, r.policy
+	}
+	return 0, persist.Policy{}
+}
