@@ -41,6 +41,8 @@ func TreeOf(v View) *Tree {
 		return v
 	case *Overlay:
 		return v.Tree()
+	case *portView:
+		return v.tree()
 	}
 	o := NewOverlay(nil)
 	v.Range("", func(obj *pb.Object) bool { o.Put(obj); return true })

@@ -1,0 +1,208 @@
+package config
+
+import (
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"strconv"
+	"time"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// LbModeOf returns the mode that balances a pool: its own, else the global lb mode, else round_robin.
+func LbModeOf(v View, p *pb.Pool) pb.LbMode {
+	if m := p.GetLbMode(); m != 0 {
+		return m
+	}
+	if m := Globals(v).GetLb(); m != 0 {
+		return m
+	}
+	return pb.LbMode_LB_MODE_ROUND_ROBIN
+}
+
+// PersistModeOf returns the persistence that a pool really does: none when it says nothing, and none for simple with a
+// timeout of 0 (rule B-15).
+func PersistModeOf(p *pb.Pool) pb.PersistMode {
+	switch m := p.GetPersistMode(); {
+	case m == 0, m == pb.PersistMode_PERSIST_MODE_SIMPLE && p.GetSimpleTimeout() == 0:
+		return pb.PersistMode_PERSIST_MODE_NONE
+	default:
+		return m
+	}
+}
+
+// CookieModeOf returns a cookie pool's mode; insert when it names none.
+func CookieModeOf(p *pb.Pool) pb.CookieMode {
+	if m := p.GetCookieMode(); m != 0 {
+		return m
+	}
+	return pb.CookieMode_COOKIE_MODE_INSERT
+}
+
+// The timeouts of pools that do not name one (rule B-15; sip and msrdp ours).
+const (
+	DefaultSSLTimeout   = 600 * time.Second
+	DefaultSIPTimeout   = 32 * time.Second
+	DefaultMSRDPTimeout = 300 * time.Second
+	DefaultTokenRetain  = 600 * time.Second
+)
+
+// PersistTimeout returns how long a record of a pool lives without use. Zero: it never expires (a sticky pool without a
+// sticky_timeout), or the mode keeps no records (PersistModeOf tells).
+func PersistTimeout(p *pb.Pool) time.Duration {
+	seconds := func(value *uint32, absent time.Duration) time.Duration {
+		if value == nil {
+			return absent
+		}
+		return time.Duration(*value) * time.Second
+	}
+	switch PersistModeOf(p) {
+	case pb.PersistMode_PERSIST_MODE_SIMPLE:
+		return seconds(p.SimpleTimeout, 0)
+	case pb.PersistMode_PERSIST_MODE_STICKY:
+		return seconds(p.StickyTimeout, 0)
+	case pb.PersistMode_PERSIST_MODE_SSL:
+		return seconds(p.SslTimeout, DefaultSSLTimeout)
+	case pb.PersistMode_PERSIST_MODE_SIP:
+		return seconds(p.SipTimeout, DefaultSIPTimeout)
+	case pb.PersistMode_PERSIST_MODE_MSRDP:
+		return seconds(p.MsrdpTimeout, DefaultMSRDPTimeout)
+	}
+	return 0
+}
+
+// Mask says how many leading bits of an address count as a record's key.
+type Mask struct {
+	Bits4, Bits6 int
+}
+
+// SimpleMaskOf returns the mask of simple persistence; the whole address when a pool names none (rule B-11).
+func SimpleMaskOf(p *pb.Pool) Mask { return maskOf(p.GetSimpleMask(), p.SimpleMask6) }
+
+// StickyMaskOf returns the mask of sticky persistence; the whole address when a pool names none (rule B-12).
+func StickyMaskOf(p *pb.Pool) Mask { return maskOf(p.GetStickyMask(), p.StickyMask6) }
+
+func maskOf(mask4 string, bits6 *uint32) Mask {
+	m := Mask{Bits4: 32, Bits6: 128}
+	if n, err := maskBits(mask4); err == nil {
+		m.Bits4 = n
+	}
+	if bits6 != nil && *bits6 <= 128 {
+		m.Bits6 = int(*bits6)
+	}
+	return m
+}
+
+// Apply masks an address; an IPv4-mapped one counts as IPv4.
+func (m Mask) Apply(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	n := m.Bits6
+	if a.Is4() {
+		n = m.Bits4
+	}
+	prefix, err := a.Prefix(n)
+	if err != nil {
+		return a
+	}
+	return prefix.Addr()
+}
+
+func parseAddress(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	return a.Unmap(), err
+}
+
+// maskBits counts the leading ones of a dotted mask; "" is the whole address.
+func maskBits(mask string) (int, error) {
+	if mask == "" {
+		return 32, nil
+	}
+	a, err := netip.ParseAddr(mask)
+	if err != nil || !a.Is4() {
+		return 0, fmt.Errorf("%q is not a dotted mask such as 255.255.255.0", mask)
+	}
+	b := a.As4()
+	m := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	n := bits.LeadingZeros32(^m)
+	if m<<n != 0 {
+		return 0, fmt.Errorf("%s has a one after a zero", mask)
+	}
+	return n, nil
+}
+
+// State is what operators have said about a node, a member or a virtual server.
+type State struct {
+	// Enabled is false for what takes only its open connections and persisted clients (rule C-7).
+	Enabled bool
+	// Up is false for what is forced down: nothing new at all.
+	Up bool
+	// Word is the state to show: unchecked, disabled, address_disabled, port_disabled, forced_down or address_down.
+	Word pb.MemberState
+}
+
+// MemberState returns the operator's state of a member "10.1.1.1:80": its own, that of its address, that of its service.
+// Given a node's address alone, that of the node.
+func MemberState(v View, member string) State {
+	s := State{Enabled: true, Up: true, Word: pb.MemberState_MEMBER_STATE_UNCHECKED}
+	address, port, isMember := SplitAddress(member)
+	node := v.Get("node/" + address).GetNode()
+	off := func(value *bool) bool { return value != nil && !*value }
+	var own *pb.Node
+	if isMember {
+		own = v.Get("node/" + member).GetNode()
+		service := v.Get("service/" + strconv.Itoa(int(port))).GetService()
+		if service != nil && off(service.Tcp) && !service.GetUdp() {
+			s.Enabled, s.Word = false, pb.MemberState_MEMBER_STATE_PORT_DISABLED
+		}
+	}
+	if node != nil && off(node.Enabled) {
+		s.Enabled, s.Word = false, pb.MemberState_MEMBER_STATE_DISABLED
+		if isMember {
+			s.Word = pb.MemberState_MEMBER_STATE_ADDRESS_DISABLED
+		}
+	}
+	if own != nil && off(own.Enabled) {
+		s.Enabled, s.Word = false, pb.MemberState_MEMBER_STATE_DISABLED
+	}
+	if node != nil && off(node.Up) {
+		s.Up, s.Word = false, pb.MemberState_MEMBER_STATE_FORCED_DOWN
+		if isMember {
+			s.Word = pb.MemberState_MEMBER_STATE_ADDRESS_DOWN
+		}
+	}
+	if own != nil && off(own.Up) {
+		s.Up, s.Word = false, pb.MemberState_MEMBER_STATE_FORCED_DOWN
+	}
+	return s
+}
+
+// VirtualEnabled reports whether a virtual server takes new connections, and if not, why: its own switch or its address's.
+// Whether its service is enabled is for Listening.
+func VirtualEnabled(v View, vs *pb.VirtualServer) (enabled bool, reason string) {
+	if vs.Enabled != nil && !vs.GetEnabled() {
+		return false, "disabled"
+	}
+	address, _, _ := SplitAddress(vs.GetAddress())
+	if a := v.Get("virtual_address/" + address).GetVirtualAddress(); a != nil && a.Enabled != nil && !a.GetEnabled() {
+		return false, fmt.Sprintf("virtual address %s is disabled", address)
+	}
+	return true, ""
+}
+
+// MemberRatio returns a member's weight for ratio_member; 1 when it names none.
+func MemberRatio(m *pb.Member) uint32 {
+	if m.Ratio == nil {
+		return 1
+	}
+	return m.GetRatio()
+}
+
+// NodeRatio returns the weight of a node's address for ratio; 1 when there is none. The address may carry a port.
+func NodeRatio(v View, address string) uint32 {
+	address, _, _ = SplitAddress(address)
+	if n := v.Get("node/" + address).GetNode(); n != nil && n.Ratio != nil {
+		return n.GetRatio()
+	}
+	return 1
+}
