@@ -8,6 +8,7 @@ import (
 // SameSite is the cookie attribute of that name.
 type SameSite uint8
 
+// What SameSite can say. The zero value says nothing.
 const (
 	SameSiteUnset SameSite = iota // the attribute is not written
 	SameSiteLax
