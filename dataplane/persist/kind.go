@@ -1,0 +1,75 @@
+package persist
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind says what a record's key is made of. The zero Kind is none; in a Filter it means any.
+type Kind uint8
+
+// The kinds of keys. Each prints and parses its bigip.conf word; ticket is the second key of ssl persistence.
+const (
+	Simple Kind = iota + 1 // client address and mask
+	Sticky                 // destination address and mask
+	SSL                    // TLS session ID, 1 to 32 bytes
+	Ticket                 // TLS session ticket
+	SIP                    // Call-ID
+	MSRDP                  // user name of a terminal services client
+	Token                  // session token
+	Cookie                 // client address, reserved for simultaneous first requests
+)
+
+var kindWords = [...]string{"none", "simple", "sticky", "ssl", "ticket", "sip", "msrdp", "token", "cookie"}
+
+// String returns the word, "none" for the zero Kind.
+func (k Kind) String() string {
+	if int(k) < len(kindWords) {
+		return kindWords[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// ParseKind is the reverse of String. It refuses "none" and every other word.
+func ParseKind(word string) (Kind, error) {
+	for k := Simple; int(k) < len(kindWords); k++ {
+		if kindWords[k] == word {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown persistence kind %q: use one of %s", word, strings.Join(kindWords[1:], ", "))
+}
+
+// addressed says whether keys of the kind are masked addresses (else they are IDs).
+func (k Kind) addressed() bool { return k == Simple || k == Sticky || k == Cookie }
+
+// Timer says what a record's timeout is counted from (rule B-13).
+type Timer uint8
+
+// The two timers, under the words of `global persist timer`.
+const (
+	Idle  Timer = iota // limit: from the last use; not while a connection is open
+	Fixed              // timeout: from creation, whatever happens in between
+)
+
+// String returns the bigip.conf word.
+func (t Timer) String() string {
+	switch t {
+	case Idle:
+		return "limit"
+	case Fixed:
+		return "timeout"
+	}
+	return fmt.Sprintf("timer(%d)", uint8(t))
+}
+
+// ParseTimer is the reverse of String.
+func ParseTimer(word string) (Timer, error) {
+	switch word {
+	case "limit":
+		return Idle, nil
+	case "timeout":
+		return Fixed, nil
+	}
+	return 0, fmt.Errorf("unknown persist timer %q: use limit or timeout", word)
+}

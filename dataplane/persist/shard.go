@@ -1,0 +1,257 @@
+package persist
+
+import (
+	"math"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// shard holds a part of the keys. Everything in it is guarded by mu.
+type shard struct {
+	mu      sync.Mutex
+	table   *Table
+	number  int
+	slab    slab
+	index   index
+	recency recency
+	wheel   wheel
+	gen     uint32 // the last that was given to a slot
+	_       [64]byte
+}
+
+// class is what the records of a pool with the same timing have in common.
+type class struct {
+	pool      uint32 // number of the pool that bound the record
+	refresher PoolID
+	timeout   time.Duration
+	timer     Timer
+}
+
+func (c *class) follows(p *Policy) bool {
+	return c.refresher == p.Pool && c.timeout == p.Timeout && c.timer == p.Timer
+}
+
+func (s *shard) classOf(r *slot) *class { return s.table.classes.at(r.class) }
+
+// find returns the slot of the key, whether it has run out or not.
+func (s *shard) find(k *Key, hash uint64) ref {
+	return s.index.find(hash, func(r ref) bool {
+		sl := s.slab.at(r)
+		return sl.length == k.length && sl.key == [narrowKey]byte(k.data[:narrowKey]) &&
+			(!k.wide() || *s.slab.tail(r) == [wideKey - narrowKey]byte(k.data[narrowKey:])) &&
+			*s.table.spaces.at(sl.space) == k.space
+	})
+}
+
+// live is find that removes a record that has run out.
+func (s *shard) live(k *Key, hash, now uint64) ref {
+	r := s.find(k, hash)
+	if r != 0 && s.expired(s.slab.at(r), now) {
+		s.drop(r, func(p *poolState) { p.expired.Add(1) })
+		return 0
+	}
+	return r
+}
+
+// expired: a record under the idle timer does not run out while connections are open; one under the fixed timer does.
+func (s *shard) expired(r *slot, now uint64) bool {
+	c := s.classOf(r)
+	since := r.used
+	switch {
+	case c.timeout == 0:
+		return false
+	case c.timer == Fixed:
+		since = r.created
+	case r.open > 0:
+		return false
+	}
+	return elapsed(since, now) >= c.timeout
+}
+
+// deadline is the instant at which the record runs out if nothing happens from now on.
+func (s *shard) deadline(r *slot, now uint64) uint64 {
+	c := s.classOf(r)
+	since := r.used
+	switch {
+	case c.timeout == 0:
+		return never
+	case c.timer == Fixed:
+		since = r.created
+	case r.open > 0:
+		since = now
+	}
+	if d := since + uint64(c.timeout); d >= since {
+		return d
+	}
+	return never
+}
+
+// elapsed is the time between two instants, 0 if they are the wrong way round.
+func elapsed(since, now uint64) time.Duration {
+	if now <= since {
+		return 0
+	}
+	return time.Duration(min(now-since, math.MaxInt64))
+}
+
+// create stores a record, not accepted and held by nobody; the caller must hold it or list it. The table's seat is
+// taken already. It returns 0 when the shard has no slot left.
+func (s *shard) create(k *Key, hash uint64, class, node uint32, now uint64) ref {
+	r := s.slab.take(k.wide())
+	if r == 0 {
+		return 0
+	}
+	sl := s.slab.at(r)
+	sl.length = k.length
+	sl.key = [narrowKey]byte(k.data[:narrowKey])
+	if k.wide() {
+		*s.slab.tail(r) = [wideKey - narrowKey]byte(k.data[narrowKey:])
+	}
+	sl.space = s.table.spaces.id(k.space)
+	if s.index.live == 0 {
+		s.wheel.tick = tickOf(now)
+	}
+	s.index.add(hash, r, s.hashOf)
+	s.assign(r, class, node, now)
+	return r
+}
+
+// assign gives a slot a new binding: handles on what it was before are void from now on. Nobody holds the new one.
+func (s *shard) assign(r ref, class, node uint32, now uint64) {
+	s.unlist(r)
+	s.gen++
+	if s.gen == 0 {
+		s.gen = 1
+	}
+	sl := s.slab.at(r)
+	sl.gen, sl.open, sl.node = s.gen, 0, node
+	sl.flags &^= flagAccepted
+	sl.created, sl.used = now, now
+	s.retime(r, class, now)
+}
+
+// retime puts a slot under another class: of the same pool, unless the slot is not listed.
+func (s *shard) retime(r ref, class uint32, now uint64) {
+	sl := s.slab.at(r)
+	sl.class = class
+	s.wheel.remove(&s.slab, r)
+	if d := s.deadline(sl, now); d != never {
+		s.wheel.add(&s.slab, r, d, s.wheel.tick)
+	}
+}
+
+// list enters an idle record into the order of eviction.
+func (s *shard) list(r ref) {
+	sl := s.slab.at(r)
+	pool := s.classOf(sl).pool
+	s.recency.insert(&s.slab, pool, r)
+	s.table.marks.lower(s.number, sl.used)
+	if m := s.table.pool(pool).marks.Load(); m != nil {
+		m.lower(s.number, sl.used)
+	}
+}
+
+func (s *shard) unlist(r ref) {
+	if sl := s.slab.at(r); sl.flags&flagListed != 0 {
+		s.recency.remove(&s.slab, s.classOf(sl).pool, r)
+	}
+}
+
+// hold counts a connection on the record.
+func (s *shard) hold(r ref) {
+	s.unlist(r)
+	s.slab.at(r).open++
+}
+
+// erase removes a record and leaves its seat taken.
+func (s *shard) erase(r ref) {
+	s.unlist(r)
+	s.wheel.remove(&s.slab, r)
+	s.index.remove(s.hashOf(r), r, s.hashOf)
+	s.slab.give(r)
+}
+
+// drop removes a record, gives its seat back and lets count tell its pool why.
+func (s *shard) drop(r ref, count func(*poolState)) {
+	p := s.table.pool(s.classOf(s.slab.at(r)).pool)
+	s.erase(r)
+	s.table.leave(p)
+	count(p)
+}
+
+// hashOf computes a stored record's hash anew.
+func (s *shard) hashOf(r ref) uint64 {
+	k := s.keyOf(r)
+	return k.hash(s.table.seed)
+}
+
+func (s *shard) keyOf(r ref) Key {
+	sl := s.slab.at(r)
+	k := Key{space: *s.table.spaces.at(sl.space), length: sl.length}
+	copy(k.data[:], sl.key[:])
+	if k.wide() {
+		copy(k.data[narrowKey:], s.slab.tail(r)[:])
+	}
+	return k
+}
+
+func (s *shard) nodeOf(r *slot) netip.AddrPort { return *s.table.nodes.at(r.node) }
+
+func (s *shard) record(r ref, now uint64) Record {
+	sl := s.slab.at(r)
+	c := s.classOf(sl)
+	rec := Record{
+		Key:       s.keyOf(r),
+		Node:      s.nodeOf(sl),
+		Pool:      s.table.pool(c.pool).id,
+		Refresher: c.refresher,
+		Timeout:   c.timeout,
+		Timer:     c.timer,
+		Age:       elapsed(sl.created, now),
+		Remaining: Forever,
+		Open:      int(sl.open),
+		Accepted:  sl.flags&flagAccepted != 0,
+	}
+	if sl.open == 0 {
+		rec.Idle = elapsed(sl.used, now)
+	}
+	if d := s.deadline(sl, now); d != never {
+		rec.Remaining = elapsed(now, d)
+	}
+	return rec
+}
+
+// sweep looks at up to budget records whose time may have come and returns what is left of the budget.
+func (s *shard) sweep(now uint64, budget int) (expired, left int) {
+	if s.index.live == 0 {
+		if s.slab.bytes > 0 { // give all memory back
+			s.slab, s.index, s.recency, s.wheel = slab{}, index{}, recency{}, wheel{}
+			s.table.marks.set(s.number, never)
+		}
+		return 0, budget
+	}
+	s.index.step(moveStep, s.hashOf)
+	w := &s.wheel
+	w.catchUp(now)
+	for w.tick < tickOf(now) && budget > 0 {
+		budget--
+		if w.buckets == nil {
+			w.tick = tickOf(now)
+			break
+		}
+		r := w.buckets[w.tick%wheelSlots]
+		if r == 0 {
+			w.tick++
+			continue
+		}
+		if s.expired(s.slab.at(r), now) {
+			s.drop(r, func(p *poolState) { p.expired.Add(1) })
+			expired++
+			continue
+		}
+		w.remove(&s.slab, r)
+		w.add(&s.slab, r, s.deadline(s.slab.at(r), now), w.tick+1)
+	}
+	return expired, budget
+}

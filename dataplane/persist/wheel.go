@@ -1,0 +1,57 @@
+package persist
+
+const (
+	tickBits   = 30 // a tick is 2^30 ns, a little over a second
+	wheelSlots = 1024
+)
+
+// wheel finds the records of a shard that have run out. A record lies in the bucket of its deadline, or in the farthest
+// one, and stays there when its deadline moves away: it is looked at when the bucket comes up, and put back if it lives.
+type wheel struct {
+	buckets *[wheelSlots]ref
+	tick    uint64 // the next to be swept; buckets hold tick to tick+wheelSlots-1
+}
+
+func tickOf(instant uint64) uint64 { return instant >> tickBits }
+
+// add enters a slot that comes up at the deadline, at the earliest with tick first.
+func (w *wheel) add(b *slab, r ref, deadline, first uint64) {
+	if w.buckets == nil {
+		w.buckets = new([wheelSlots]ref)
+	}
+	tick := min(max(tickOf(deadline), first), w.tick+wheelSlots-1)
+	n := tick % wheelSlots
+	s := b.at(r)
+	s.bucket = uint16(n)
+	s.flags |= flagWheel
+	s.prev, s.next = 0, w.buckets[n]
+	if s.next != 0 {
+		b.at(s.next).prev = r
+	}
+	w.buckets[n] = r
+}
+
+// remove takes a slot out, if it is in.
+func (w *wheel) remove(b *slab, r ref) {
+	s := b.at(r)
+	if s.flags&flagWheel == 0 {
+		return
+	}
+	s.flags &^= flagWheel
+	if s.prev != 0 {
+		b.at(s.prev).next = s.next
+	} else {
+		w.buckets[s.bucket] = s.next
+	}
+	if s.next != 0 {
+		b.at(s.next).prev = s.prev
+	}
+	s.prev, s.next = 0, 0
+}
+
+// catchUp skips ticks so that no more than one round is left to sweep. Every bucket still comes up once.
+func (w *wheel) catchUp(now uint64) {
+	if last := tickOf(now); last > w.tick+wheelSlots-1 {
+		w.tick = last - (wheelSlots - 1)
+	}
+}
