@@ -26,16 +26,16 @@ func grown(t *testing.T) (path string, want map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for round := range uint64(6) {
+	for round := range uint64(4) {
 		var changes []config.Change
-		for i := range 150 {
+		for i := range 80 {
 			o := testPool(i, uint32(round))
-			if c := (config.Change{Key: o.Key(), New: o}); round < 5 || i%7 == 0 {
+			if c := (config.Change{Key: o.Key(), New: o}); round < 3 || i%7 == 0 {
 				changes = append(changes, c)
 			}
 		}
 		for i := range 20 {
-			changes = append(changes, config.Change{Key: fmt.Sprintf("pool/pool%04d", 150+i+int(round))})
+			changes = append(changes, config.Change{Key: fmt.Sprintf("pool/pool%04d", 80+i+int(round))})
 		}
 		if _, err := s.Commit(context.Background(), Commit{Base: round, Changes: changes, Actor: "root", Summary: "grow"}); err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestOpen_damaged_entries(t *testing.T) {
 	}{
 		"lost_object": {
 			func(tx *bbolt.Tx) error { return tx.Bucket([]byte("objects")).Delete([]byte("pool/pool0003")) },
-			"bucket objects: holds 149 entries, not the 150 that were written",
+			"bucket objects: holds 79 entries, not the 80 that were written",
 		},
 		"changed_object": {
 			func(tx *bbolt.Tx) error { return flip(tx, "objects", []byte("pool/pool0003")) },
