@@ -6,6 +6,7 @@ import (
 	"bigpipe/dataplane/cookie"
 	"bigpipe/dataplane/http1"
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // cookieMethod persists by the cookie that names a member: insert, passive, and the reading side of rewrite.
@@ -30,28 +31,28 @@ var sameSites = map[pb.CookieSamesite]cookie.SameSite{
 }
 
 // newCookieMethod compiles persist_mode cookie. Without a cookie_mode the cookie is inserted.
-func newCookieMethod(config *pb.Pool) (*cookieMethod, []string) {
-	if e := config.GetCookieEncryption(); e > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED {
+func newCookieMethod(p *pb.Pool) (*cookieMethod, []string) {
+	if e := p.GetCookieEncryption(); e > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED {
 		return nil, []string{"persist_mode cookie with cookie_encryption " + pb.EnumWord(e)}
 	}
 	c := &cookieMethod{template: cookie.Template{
-		Name:     cookie.PoolName(config.GetName()),
-		Lifetime: time.Duration(min(config.GetCookieExpiration(), maxSeconds)) * time.Second,
-		Path:     config.GetCookiePath(),
-		Domain:   config.GetCookieDomain(),
-		Secure:   config.GetCookieSecure(),
-		HTTPOnly: config.GetCookieHttponly(),
-		SameSite: sameSites[config.GetCookieSamesite()],
+		Name:     cookie.PoolName(p.GetName()),
+		Lifetime: time.Duration(min(p.GetCookieExpiration(), maxSeconds)) * time.Second,
+		Path:     p.GetCookiePath(),
+		Domain:   p.GetCookieDomain(),
+		Secure:   p.GetCookieSecure(),
+		HTTPOnly: p.GetCookieHttponly(),
+		SameSite: sameSites[p.GetCookieSamesite()],
 	}}
-	if name := config.GetCookieName(); name != "" {
+	if name := p.GetCookieName(); name != "" {
 		c.template.Name = cookie.Named(name)
 	}
-	switch mode := config.GetCookieMode(); mode {
-	case pb.CookieMode_COOKIE_MODE_UNSPECIFIED, pb.CookieMode_COOKIE_MODE_INSERT:
+	switch mode := config.CookieModeOf(p); mode {
+	case pb.CookieMode_COOKIE_MODE_INSERT:
 		c.insert = true
 	case pb.CookieMode_COOKIE_MODE_PASSIVE:
-		if config.GetCookieName() == "" {
-			c.template.Name = cookie.PassiveName(config.GetName())
+		if p.GetCookieName() == "" {
+			c.template.Name = cookie.PassiveName(p.GetName())
 		}
 	case pb.CookieMode_COOKIE_MODE_REWRITE:
 		return c, []string{"persist_mode cookie with cookie_mode rewrite (cookies are read, blank ones are not rewritten)"}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // State is what a member is for new and for persisted traffic; its word is that of a display.
@@ -88,23 +89,10 @@ func (m *Member) Counters() *Counters { return m.counters }
 // full reports whether the limit is reached now.
 func (m *Member) full() bool { return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) }
 
-// operatorState derives a member's state from what the operator said of its service, its address and the whole unit.
-// What refuses everything goes before what refuses only new clients.
-func operatorState(env *Env, addr netip.AddrPort) State {
-	service, node := env.node(addr.String()), env.node(addr.Addr().String())
-	switch {
-	case env.Global.GetMaint():
+// operatorState is what the operator said of a member: of itself, its address, its service, the whole unit.
+func operatorState(view config.View, member string) State {
+	if config.Globals(view).GetMaint() {
 		return Maintenance
-	case service.Up != nil && !service.GetUp():
-		return ForcedDown
-	case node.Up != nil && !node.GetUp():
-		return AddressDown
-	case service.Enabled != nil && !service.GetEnabled():
-		return Disabled
-	case node.Enabled != nil && !node.GetEnabled():
-		return AddressDisabled
-	case env.portDisabled(addr.Port()):
-		return PortDisabled
 	}
-	return Unchecked
+	return State(config.MemberState(view, member).Word - pb.MemberState_MEMBER_STATE_UNCHECKED)
 }

@@ -21,21 +21,21 @@ type method interface {
 
 // compileMethod sets up the pool's persistence. A mode that is not there yet is reported, and the pool is balanced
 // without persistence.
-func (p *Pool) compileMethod(config *pb.Pool, env *Env) []string {
-	switch mode := config.GetPersistMode(); mode {
+func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
+	switch mode := c.GetPersistMode(); mode {
 	case pb.PersistMode_PERSIST_MODE_UNSPECIFIED, pb.PersistMode_PERSIST_MODE_NONE:
 		return nil
 	case pb.PersistMode_PERSIST_MODE_COOKIE:
-		c, reasons := newCookieMethod(config)
-		if c != nil {
-			p.persisted = c
-			if c.insert {
-				p.cookies = c
+		m, reasons := newCookieMethod(c)
+		if m != nil {
+			p.persisted = m
+			if m.insert {
+				p.cookies = m
 			}
 		}
 		return reasons
 	case pb.PersistMode_PERSIST_MODE_SIMPLE, pb.PersistMode_PERSIST_MODE_STICKY:
-		r, reasons := newRecordMethod(config, env)
+		r, reasons := newRecordMethod(c, env)
 		if r != nil {
 			p.persisted = r
 		}

@@ -10,6 +10,7 @@ import (
 	"bigpipe/dataplane/cookie"
 	"bigpipe/dataplane/persist"
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // Timeouts of a pool that does not say otherwise.
@@ -18,33 +19,14 @@ const (
 	defaultResponseTimeout = 60 * time.Second
 )
 
-// Env is what pools are compiled with: the parts of the configuration around them and what the process lends them.
+// Env is what pools are compiled with: the configuration around them and what the process lends them.
 type Env struct {
-	// Global is the unit's configuration; nil is all defaults.
-	Global *pb.Global
+	// View is the configuration that the pool is part of.
+	View config.View
 	// Table holds the persistence records of all pools.
 	Table *persist.Table
-	// Node finds what is configured about "ADDRESS" or "ADDRESS:PORT"; nil results, and a nil function, mean nothing.
-	Node func(address string) *pb.Node
-	// ServiceDisabled reports whether the operator disabled a port for TCP.
-	ServiceDisabled func(port uint16) bool
 	// Dial maps a member's address to the one that is dialled; the error says why it must not be dialled. Nil: as it is.
 	Dial func(netip.AddrPort) (netip.AddrPort, error)
-}
-
-func (e *Env) node(address string) *pb.Node {
-	if e.Node != nil {
-		if n := e.Node(address); n != nil {
-			return n
-		}
-	}
-	return noNode
-}
-
-var noNode = &pb.Node{}
-
-func (e *Env) portDisabled(port uint16) bool {
-	return e.ServiceDisabled != nil && e.ServiceDisabled(port)
 }
 
 func (e *Env) dial(addr netip.AddrPort) (netip.AddrPort, error) {
@@ -90,15 +72,15 @@ type shared struct {
 
 // Compile makes the pool of the next snapshot. Previous is the pool of that name in the last one, or nil. The reasons say
 // what of the configuration cannot be in effect; the pool works without it.
-func Compile(config *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
+func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 	p = &Pool{
-		Name:            config.GetName(),
-		ID:              persist.PoolIDOf(config.GetName()),
-		Config:          config,
+		Name:            c.GetName(),
+		ID:              persist.PoolIDOf(c.GetName()),
+		Config:          c,
 		table:           env.Table,
-		ConnectTimeout:  seconds(config.ConnectTimeout, defaultConnectTimeout),
-		ResponseTimeout: seconds(config.ResponseTimeout, defaultResponseTimeout),
-		Fallback:        config.GetFallback(),
+		ConnectTimeout:  seconds(c.ConnectTimeout, defaultConnectTimeout),
+		ResponseTimeout: seconds(c.ResponseTimeout, defaultResponseTimeout),
+		Fallback:        c.GetFallback(),
 	}
 	p.usable = func(i int) bool { m := p.members[i]; return m.State().UsableForNew() && !m.full() }
 	if previous != nil {
@@ -106,15 +88,15 @@ func Compile(config *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []stri
 	} else {
 		p.shared = &shared{outcomes: newTally()}
 	}
-	p.mode, reasons = lbMode(config, env)
-	reasons = append(reasons, p.compileMembers(config, env, previous)...)
-	reasons = append(reasons, p.compileMethod(config, env)...)
-	if p.table != nil && (config.PersistLimit != nil || previous != nil) {
-		p.table.SetPoolLimit(p.ID, int(config.GetPersistLimit()))
+	p.mode, reasons = lbMode(c, env)
+	reasons = append(reasons, p.compileMembers(c, env, previous)...)
+	reasons = append(reasons, p.compileMethod(c, env)...)
+	if p.table != nil && (c.PersistLimit != nil || previous != nil) {
+		p.table.SetPoolLimit(p.ID, int(c.GetPersistLimit()))
 	}
 	p.refusals = len(p.members) - 1
-	if config.ReselectTries != nil {
-		p.refusals = int(min(config.GetReselectTries(), 1<<20))
+	if c.ReselectTries != nil {
+		p.refusals = int(min(c.GetReselectTries(), 1<<20))
 	}
 	var old balance.Picker
 	if previous != nil {
@@ -131,15 +113,9 @@ func seconds(configured *uint32, otherwise time.Duration) time.Duration {
 	return time.Duration(*configured) * time.Second
 }
 
-// lbMode is the pool's mode, or else the unit's, or else round robin.
-func lbMode(config *pb.Pool, env *Env) (balance.Mode, []string) {
-	word := pb.EnumWord(config.GetLbMode())
-	if word == "" {
-		word = pb.EnumWord(env.Global.GetLb())
-	}
-	if word == "" {
-		return balance.RoundRobin, nil
-	}
+// lbMode is the mode that balances the pool; one that is not there yet is reported.
+func lbMode(c *pb.Pool, env *Env) (balance.Mode, []string) {
+	word := pb.EnumWord(config.LbModeOf(env.View, c))
 	mode, err := balance.ParseMode(word)
 	if err != nil {
 		return balance.RoundRobin, []string{fmt.Sprintf("lb_mode %s (balanced by round_robin)", word)}
@@ -147,9 +123,9 @@ func lbMode(config *pb.Pool, env *Env) (balance.Mode, []string) {
 	return mode, nil
 }
 
-func (p *Pool) compileMembers(config *pb.Pool, env *Env, previous *Pool) (reasons []string) {
-	p.byAddr = make(map[netip.AddrPort]*Member, len(config.GetMembers()))
-	for _, c := range config.GetMembers() {
+func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons []string) {
+	p.byAddr = make(map[netip.AddrPort]*Member, len(pool.GetMembers()))
+	for _, c := range pool.GetMembers() {
 		addr, err := netip.ParseAddrPort(c.GetAddress())
 		if err != nil {
 			reasons = append(reasons, fmt.Sprintf("member %s: not an address and port", c.GetAddress()))
@@ -159,9 +135,9 @@ func (p *Pool) compileMembers(config *pb.Pool, env *Env, previous *Pool) (reason
 		if p.byAddr[addr] != nil {
 			continue
 		}
-		m := &Member{Addr: addr, Ratio: ratioOf(c, env, p.mode, addr), Priority: c.GetPriority(), index: len(p.members)}
-		m.Limit = lowest(c.GetLimit(), env.node(addr.String()).GetLimit())
-		m.state = operatorState(env, addr)
+		m := &Member{Addr: addr, Ratio: ratioOf(c, env, p.mode), Priority: c.GetPriority(), index: len(p.members)}
+		m.Limit = lowest(c.GetLimit(), env.View.Get("node/"+addr.String()).GetNode().GetLimit())
+		m.state = operatorState(env.View, c.GetAddress())
 		if m.Dial, err = env.dial(addr); err != nil {
 			m.state = Down
 			reasons = append(reasons, fmt.Sprintf("member %s: %v", addr, err))
@@ -179,11 +155,11 @@ func (p *Pool) compileMembers(config *pb.Pool, env *Env, previous *Pool) (reason
 }
 
 // ratioOf is the member's weight: its own, or under the mode ratio that of its node address.
-func ratioOf(c *pb.Member, env *Env, mode balance.Mode, addr netip.AddrPort) uint32 {
+func ratioOf(c *pb.Member, env *Env, mode balance.Mode) uint32 {
 	if mode == balance.Ratio {
-		return max(1, env.node(addr.Addr().String()).GetRatio())
+		return config.NodeRatio(env.View, c.GetAddress())
 	}
-	return max(1, c.GetRatio())
+	return config.MemberRatio(c)
 }
 
 // lowest is the stricter of two limits, where zero is none.

@@ -12,6 +12,7 @@ import (
 	"bigpipe/dataplane/http1"
 	"bigpipe/dataplane/persist"
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // bench is a dataplane without traffic: pools, a table and a clock that the test moves.
@@ -27,12 +28,8 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, nodes: map[string]*pb.Node{}, ports: map[uint16]bool{}, pools: map[string]*Pool{}, global: &pb.Global{}}
-	b.env = Env{
-		Global:          b.global,
-		Table:           persist.New(persist.Options{Clock: b.now.Load, Limit: 1000}),
-		Node:            func(a string) *pb.Node { return b.nodes[a] },
-		ServiceDisabled: func(p uint16) bool { return b.ports[p] },
-	}
+	b.env.Table = persist.New(persist.Options{Clock: b.now.Load, Limit: 1000})
+	b.configure()
 	return b
 }
 
@@ -55,9 +52,26 @@ func withMembers(p *pb.Pool, members ...string) *pb.Pool {
 	return p
 }
 
+// configure makes the configuration around the pools.
+func (b *bench) configure() {
+	objects := []*pb.Object{{Kind: &pb.Object_Global{Global: b.global}}}
+	for address, n := range b.nodes {
+		if n == nil {
+			continue
+		}
+		n.Address = address
+		objects = append(objects, &pb.Object{Kind: &pb.Object_Node{Node: n}})
+	}
+	for port, disabled := range b.ports {
+		objects = append(objects, &pb.Object{Kind: &pb.Object_Service{Service: &pb.Service{Port: uint32(port), Tcp: new(!disabled)}}})
+	}
+	b.env.View = config.NewTree(objects...)
+}
+
 // set compiles a pool, after the one that had its name.
 func (b *bench) set(config *pb.Pool) *Pool {
 	b.t.Helper()
+	b.configure()
 	p, reasons := Compile(config, &b.env, b.pools[config.GetName()])
 	if len(reasons) > 0 {
 		b.t.Fatalf("pool %s: %v", config.GetName(), reasons)

@@ -7,6 +7,7 @@ import (
 
 	"bigpipe/dataplane/persist"
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // recordMethod persists by a record in the table: simple by the client's address, sticky by the destination's.
@@ -28,37 +29,33 @@ type recordNote struct {
 }
 
 // newRecordMethod compiles persist_mode simple and sticky. Nil without a reason: the pool does not persist (rule B-15).
-func newRecordMethod(config *pb.Pool, env *Env) (*recordMethod, []string) {
+func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
 	r := &recordMethod{
 		table:  env.Table,
-		kind:   persist.Simple,
-		policy: persist.Policy{Pool: persist.PoolIDOf(config.GetName()), Timer: persist.Idle},
+		policy: persist.Policy{Pool: persist.PoolIDOf(c.GetName()), Timeout: config.PersistTimeout(c), Timer: persist.Idle},
 	}
-	if env.Global.GetPersistTimer() == pb.PersistTimer_PERSIST_TIMER_TIMEOUT {
+	globals := config.Globals(env.View)
+	if globals.GetPersistTimer() == pb.PersistTimer_PERSIST_TIMER_TIMEOUT {
 		r.policy.Timer = persist.Fixed
 	}
-	mask, attribute, bits6, timeout := config.GetSimpleMask(), "simple_mask", config.SimpleMask6, config.GetSimpleTimeout()
-	if config.GetPersistMode() == pb.PersistMode_PERSIST_MODE_STICKY {
-		// The wide scopes are for clients; a destination is one place whoever goes there.
-		r.kind = persist.Sticky
-		mask, attribute, bits6, timeout = config.GetStickyMask(), "sticky_mask", config.StickyMask6, config.GetStickyTimeout()
-	} else {
-		if timeout == 0 {
-			return nil, nil
-		}
+	if config.Scoped(c) {
 		r.globals = persist.Globals{
-			PersistOnAnyVIP:         env.Global.GetPersistAcrossVirtuals(),
-			PersistOnAnyPortSameVIP: env.Global.GetPersistAcrossServices(),
+			PersistOnAnyVIP:         globals.GetPersistAcrossVirtuals(),
+			PersistOnAnyPortSameVIP: globals.GetPersistAcrossServices(),
 		}
 	}
-	r.policy.Timeout = time.Duration(timeout) * time.Second
-	prefix := 128
-	if bits6 != nil {
-		prefix = int(min(*bits6, 1<<10))
+	var mask config.Mask
+	switch config.PersistModeOf(c) {
+	case pb.PersistMode_PERSIST_MODE_SIMPLE:
+		r.kind, mask = persist.Simple, config.SimpleMaskOf(c)
+	case pb.PersistMode_PERSIST_MODE_STICKY:
+		r.kind, mask = persist.Sticky, config.StickyMaskOf(c)
+	default:
+		return nil, nil
 	}
 	var err error
-	if r.mask, err = persist.ParseMask(mask, prefix); err != nil {
-		return nil, []string{attribute + ": " + err.Error()}
+	if r.mask, err = persist.NewMask(mask.Bits4, mask.Bits6); err != nil {
+		return nil, []string{err.Error()}
 	}
 	return r, nil
 }
