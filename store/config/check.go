@@ -1,0 +1,295 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// Codes of the diagnostics of this package. They are stable; a warning's code is its rule, "W-1".
+const (
+	// CodeUndefined is a reference to something that is not defined.
+	CodeUndefined = "undefined"
+	// CodeInUse is the deletion of something that others refer to.
+	CodeInUse = "in_use"
+	// CodeValue is a value that is out of range or of the wrong form.
+	CodeValue = "value"
+	// CodeDuplicate is the same thing given twice.
+	CodeDuplicate = "duplicate"
+	// CodeConflict is a pair of attributes or objects that do not go together.
+	CodeConflict = "conflict"
+	// CodeMissing is an attribute that is needed and not given.
+	CodeMissing = "missing"
+	// CodeLimit is too much of something.
+	CodeLimit = "limit"
+)
+
+// MaxObjects is how many objects a configuration may hold.
+const MaxObjects = 65536
+
+// MaxLimit is the highest connection limit that can be set.
+const MaxLimit = 65535
+
+// Finding is a diagnostic with the key of the object that it is about.
+type Finding struct {
+	Key string
+	*pb.Diagnostic
+}
+
+// Validate returns the faults and warnings of a configuration (rules W-1 to W-11). With changed, the keys that were put or
+// deleted, it visits those and what refers to them; nil means everything. A fault's position is that of the attribute in the
+// text that set it, as far as the object's Meta knows it; every message names its object.
+func Validate(v View, changed []string) []*pb.Diagnostic {
+	var list []*pb.Diagnostic
+	for _, f := range Check(v, changed) {
+		list = append(list, f.Diagnostic)
+	}
+	return list
+}
+
+// Check is Validate for those who need to know which object a diagnostic is about.
+func Check(v View, changed []string) []Finding {
+	c := &checker{view: v, own: map[string]bool{}, related: map[string]bool{}, deleted: map[string]bool{}}
+	if n := v.Len(""); n > MaxObjects {
+		c.fault("", nil, CodeLimit, "%d objects are too many: the most is %d", n, MaxObjects)
+	}
+	if changed == nil {
+		v.Range("", func(o *pb.Object) bool { c.own[o.Key()] = true; return true })
+		c.related = c.own
+		c.all = true
+	} else {
+		c.visit(changed)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.own)) {
+		c.checkOwn(v.Get(key))
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.related)) {
+		c.checkRelations(key, v.Get(key))
+	}
+	c.warnScopes()
+	return c.findings
+}
+
+// checker gathers findings.
+type checker struct {
+	view View
+	// own holds the keys whose attributes are checked, related those whose relations to others are.
+	own, related map[string]bool
+	// deleted holds the keys that changed and are gone.
+	deleted  map[string]bool
+	all      bool
+	findings []Finding
+	// suggested counts the suggestions made: they are searched for among all names.
+	suggested int
+}
+
+// visit collects what changed, what refers to it, and what a changed virtual server or rule reaches.
+func (c *checker) visit(changed []string) {
+	for _, key := range changed {
+		c.related[key] = true
+		if c.view.Get(key) != nil {
+			c.own[key] = true
+		} else {
+			c.deleted[key] = true
+		}
+		c.view.Referrers(key, func(from string) bool {
+			c.related[from] = true
+			if kind, _ := pb.SplitKey(from); kind == "rule" {
+				c.view.Referrers(from, func(user string) bool { c.related[user] = true; return true })
+			}
+			return true
+		})
+		if vs := c.view.Get(key).GetVirtual(); vs != nil {
+			for _, p := range reachable(c.view, vs) {
+				c.related["pool/"+p.GetName()] = true
+			}
+		}
+		if r := c.view.Get(key).GetRule(); r != nil {
+			for _, name := range RulePools(r) {
+				c.related["pool/"+name] = true
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.deleted)) {
+		c.checkInUse(key)
+	}
+}
+
+// checkInUse refuses the deletion of what something that did not change still needs.
+func (c *checker) checkInUse(key string) {
+	kind, name := pb.SplitKey(key)
+	if kind == "node" || kind == "virtual_address" || kind == "service" || c.builtIn(kind, name) {
+		return
+	}
+	var users []string
+	c.view.Referrers(key, func(from string) bool {
+		if !c.own[from] {
+			users = append(users, Title(from))
+		}
+		return true
+	})
+	if len(users) > 0 {
+		c.fault(key, nil, CodeInUse, "%s is in use by %s", Title(key), some(users, 3))
+	}
+}
+
+// globalChanged reports whether the variables of the unit are among what changed.
+func (c *checker) globalChanged() bool { return c.all || c.related["global"] }
+
+// spot is a place in the text of an object; nil where it is not known.
+type spot struct {
+	position *pb.Position
+	length   uint32
+}
+
+// attribute returns where the first of the named attributes that the object's text gives stands, else where the object does.
+func attribute(meta *pb.Meta, names ...string) *spot {
+	if meta.GetPosition() == nil {
+		return nil
+	}
+	for _, name := range names {
+		for _, a := range meta.GetAttributes() {
+			if a.GetAttribute() == name {
+				at := &pb.Position{File: meta.GetPosition().GetFile(), Line: a.GetLine(), Column: a.GetColumn()}
+				return &spot{at, max(1, a.GetLength())}
+			}
+		}
+	}
+	return &spot{meta.GetPosition(), 1}
+}
+
+func (s *spot) related(format string, args ...any) []*pb.RelatedPosition {
+	if s == nil {
+		return nil
+	}
+	return []*pb.RelatedPosition{{Position: s.position, Message: fmt.Sprintf(format, args...)}}
+}
+
+func (c *checker) add(severity pb.Severity, key string, at *spot, code, format string, args ...any) *pb.Diagnostic {
+	d := &pb.Diagnostic{Severity: severity, Code: code, Message: fmt.Sprintf(format, args...)}
+	if at != nil {
+		d.Position, d.Length = Position(at.position), at.length
+	}
+	c.findings = append(c.findings, Finding{Key: key, Diagnostic: d})
+	return d
+}
+
+// Position returns a copy of a position.
+func Position(p *pb.Position) *pb.Position {
+	if p == nil {
+		return nil
+	}
+	return &pb.Position{File: p.GetFile(), Line: p.GetLine(), Column: p.GetColumn()}
+}
+
+func (c *checker) fault(key string, at *spot, code, format string, args ...any) *pb.Diagnostic {
+	return c.add(pb.Severity_SEVERITY_ERROR, key, at, code, format, args...)
+}
+
+func (c *checker) warn(key string, at *spot, code, format string, args ...any) *pb.Diagnostic {
+	return c.add(pb.Severity_SEVERITY_WARNING, key, at, code, format, args...)
+}
+
+// Title names the object of a key as messages do: "pool web", "virtual server 10.0.0.1:80", "global".
+func Title(key string) string {
+	kind, name := pb.SplitKey(key)
+	if kind == "virtual" {
+		kind = "virtual server"
+	}
+	kind = strings.ReplaceAll(kind, "_", " ")
+	if kind == "service" {
+		kind = "port"
+	}
+	if name == "" {
+		return kind
+	}
+	return kind + " " + name
+}
+
+// refer notes a fault unless the key that an object refers to is defined.
+func (c *checker) refer(from string, at *spot, to string) {
+	kind, name := pb.SplitKey(to)
+	if name == "" || c.view.Get(to) != nil || c.builtIn(kind, name) {
+		return
+	}
+	if c.deleted[to] && !c.own[from] {
+		return // checkInUse says so
+	}
+	d := c.fault(from, at, CodeUndefined, "%s: %s %q not found", Title(from), kindTitle(kind), name)
+	if c.suggested < 50 {
+		c.suggested++
+		d.Suggestion = c.nearest(kind, name)
+	}
+}
+
+func kindTitle(kind string) string { return Title(kind + "/") }
+
+// templates are the monitors that exist without a definition.
+var templates = strings.Fields(`icmp tcp_echo tcp http https ftp pop3 smtp nntp sql imap radius ldap real_server wmi snmp_dca
+	snmp_dca_base udp gateway external https_443`)
+
+// builtIn reports whether something exists without an object of its own: a monitor template, or a class or monitor whose
+// statement is kept as text.
+func (c *checker) builtIn(kind, name string) bool {
+	switch kind {
+	case "monitor":
+		if slices.Contains(templates, name) {
+			return true
+		}
+	case "class":
+	default:
+		return false
+	}
+	found := false
+	c.view.Range("kept", func(o *pb.Object) bool {
+		k := o.GetKept()
+		words := strings.Fields(k.GetText())
+		found = k.GetKeyword() == kind && len(words) > 1 && strings.TrimRight(words[1], "{") == name
+		return !found
+	})
+	return found
+}
+
+// nearest returns the defined name that was probably meant; "" if none is close.
+func (c *checker) nearest(kind, name string) string {
+	best, least := "", min(3, len(name)/3+1)+1
+	c.view.Range(kind, func(o *pb.Object) bool {
+		_, candidate := pb.SplitKey(o.Key())
+		if d := distance(name, candidate, least); d < least {
+			best, least = candidate, d
+		}
+		return true
+	})
+	return best
+}
+
+// distance counts the characters to insert, delete, change or swap between two names; limit or more stands for any larger
+// number.
+func distance(a, b string, limit int) int {
+	if max(len(a)-len(b), len(b)-len(a)) >= limit {
+		return limit
+	}
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	before, last, row := rows[0], rows[1], rows[2]
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := last[j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
