@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -34,6 +35,9 @@ func TestBodyForwardsChunksInPlace(t *testing.T) {
 func TestBodyHoldsLastChunk(t *testing.T) {
 	b := chunks()
 	n, emit, err := b.Next([]byte("1\r\na\r\n"))
+	if n != 6 || err != nil {
+		t.Errorf("data: %d done, %v", n, err)
+	}
 	equal(t, "data", string(emit), "1\r\na\r\n")
 	for _, in := range []string{"0", "\r\n", "A: b\r", "\n", "\r"} {
 		if n, emit, err = b.Next([]byte(in)); n != len(in) || len(emit) > 0 || err != nil {
@@ -140,7 +144,8 @@ func TestBodyClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.StartBody(b)
-	if e, is := b.Closed().(*Error); !is || e.Status != 502 {
+	var e *Error
+	if !errors.As(b.Closed(), &e) || e.Status != 502 {
 		t.Errorf("a short response: %v", b.Closed())
 	}
 }

@@ -55,27 +55,26 @@ func textEnd(b []byte, i int) int {
 		ones  = 0x0101010101010101
 		highs = 0x8080808080808080
 	)
-	for {
-		// Eight bytes at a time. A borrow can mark a byte wrongly only above one that is marked rightly, and only the
-		// lowest mark is used.
-		for len(b)-i >= 8 {
-			x := binary.LittleEndian.Uint64(b[i:])
-			del := x ^ ones*0x7f
-			marks := ((x-ones*0x20)&^x | (del-ones)&^del) & highs
-			if marks != 0 {
-				i += bits.TrailingZeros64(marks) >> 3
-				break
-			}
+	// Eight bytes at a time. A borrow can mark a byte wrongly only above one that is marked rightly, and only the lowest mark
+	// is used.
+	for len(b)-i >= 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		del := x ^ ones*0x7f
+		marks := ((x-ones*0x20)&^x | (del-ones)&^del) & highs
+		if marks == 0 {
 			i += 8
+			continue
 		}
-		for i < len(b) && b[i] >= ' ' && b[i] != 0x7f {
-			i++
-		}
-		if i == len(b) || b[i] != '\t' {
+		i += bits.TrailingZeros64(marks) >> 3
+		if b[i] != '\t' {
 			return i
 		}
 		i++
 	}
+	for i < len(b) && (b[i] >= ' ' && b[i] != 0x7f || b[i] == '\t') {
+		i++
+	}
+	return i
 }
 
 // classEnd returns the position of the first byte at or after i that is not of the class, or len(b).

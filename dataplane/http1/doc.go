@@ -51,6 +51,7 @@ const (
 // After says what happens to a connection after a message.
 type After uint8
 
+// What happens to a connection.
 const (
 	Close     After = iota // the connection is closed
 	KeepAlive              // another message may follow
@@ -59,6 +60,7 @@ const (
 // Framing says how the end of a body is known.
 type Framing uint8
 
+// How bodies end.
 const (
 	FramingNone    Framing = iota // no body
 	FramingLength                 // a number of bytes

@@ -1,5 +1,7 @@
 package http1
 
+import "errors"
+
 // Error is why a message is refused. The connection that it came on must be closed: where the next message would begin is
 // not known. The text is for the log and for the client, it holds nothing of the message.
 type Error struct {
@@ -62,7 +64,8 @@ var (
 
 // asResponse turns a fault of a message into the fault of a response: the client is answered 502.
 func asResponse(err error) error {
-	if e, ok := err.(*Error); ok && e.Status != 502 {
+	var e *Error
+	if errors.As(err, &e) && e.Status != 502 {
 		return &Error{502, "response: " + e.Reason}
 	}
 	return err

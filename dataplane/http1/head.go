@@ -3,6 +3,7 @@ package http1
 // Kind names the header fields that this package or its callers treat specially.
 type Kind uint8
 
+// The kinds of header fields.
 const (
 	KindOther Kind = iota
 	KindHost

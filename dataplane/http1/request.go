@@ -27,7 +27,7 @@ type span struct{ from, to int }
 
 // Reset makes q ready for the next request. It also lets go of the buffer.
 func (q *Request) Reset() {
-	q.Head.reset()
+	q.reset()
 	q.phase, q.asked = phaseStart, Asked{}
 	q.method, q.target, q.authority = span{}, span{}, span{}
 	q.path, q.expect = nil, false

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,7 @@ var requestTests = []requestTest{
 	{"5a-6_CL_01", post("Content-Length: 01") + "a", 0, post("Content-Length: 1") + "a"},
 	{"5a-6_CL_000", post("content-length:000"), 0, post("content-length: 0")},
 	{"5a-6_CL_tab", post("Content-Length:\t1 ") + "a", 0, post("Content-Length: 1") + "a"},
+	{"5a-6_CL_only_tab", post("Content-Length:\t1") + "a", 0, post("Content-Length: 1") + "a"},
 	{"5a-6_CL_many_zeros", post("Content-Length: 0000000000000000000000001") + "a", 0, post("Content-Length: 1") + "a"},
 	{"5a-6_CL_plain_kept", post("CONTENT-length:1", "A: b") + "a", 0, "same"},
 	{"5a-7_TE_twice", post(chunkedLine, chunkedLine) + "0\r\n\r\n", 400, ""},
@@ -277,6 +279,7 @@ func TestRequestLimits(t *testing.T) {
 		{"options_101", head("/", "Connection: "+strings.Repeat("a,", 100)+"a"), 400},
 		{"chunk_extension_4096", post(chunkedLine) + "1;" + strings.Repeat("e", 4096) + "\r\na\r\n0\r\n\r\n", 0},
 		{"chunk_extension_4097", post(chunkedLine) + "1;" + strings.Repeat("e", 4097) + "\r\na\r\n0\r\n\r\n", 400},
+		{"chunk_extension_of_each_chunk", post(chunkedLine) + strings.Repeat("1;"+strings.Repeat("e", 4096)+"\r\na\r\n", 3) + "0\r\n\r\n", 0},
 		{"trailers_8192", post(chunkedLine) + "0\r\nA: " + strings.Repeat("b", 8192-7) + "\r\n\r\n", 0},
 		{"trailers_8193", post(chunkedLine) + "0\r\nA: " + strings.Repeat("b", 8193-7) + "\r\n\r\n", 431},
 	}
@@ -387,6 +390,9 @@ func TestRequestEdits(t *testing.T) {
 	equal(t, "input", string(q.buf), in)
 
 	q.Reset()
+	if len(q.edits) != 0 || q.edits[:1][0].value != nil || q.buf != nil || q.path != nil {
+		t.Error("Reset holds on to the last message")
+	}
 	if _, err := q.Parse([]byte(get("B: 2"))); err != nil {
 		t.Fatal(err)
 	}
@@ -415,11 +421,32 @@ func TestRequestConnectionToMember(t *testing.T) {
 	}
 }
 
+// The log and the client are told what is wrong.
+func TestRequestReasons(t *testing.T) {
+	for in, want := range map[string]string{
+		"\r\n\r\n":                          "more than one empty line before the request",
+		"GET / HTTP/1.1\r\n A: b\r\n":       "folded header line",
+		"GET / HTTP/1.1\r\nA: b\n":          "line ended by LF alone",
+		"GET / HTTP/1.1\r\n\n":              "line ended by LF alone",
+		"GET / HTTP/1.1\r\nA: b\rc":         "CR without LF",
+		"GET / HTTP/1.1\r\nA: \x07":         "control byte in a header",
+		"GET / HTTP/1.1\r\nA\r\n":           "header line without a colon",
+		"GET / HTTP/1.1\r\nA B: c\r\n":      "bad header name",
+		"GET /\r\n":                         "bad request line",
+		"GET / HTTP/3.0\r\n":                "HTTP version is not 1.0 or 1.1",
+		get("Content-Length: 1", "Host: h"): "more than one Host",
+	} {
+		if r := requests([]byte(in)); r.err == nil || r.err.Error() != want {
+			t.Errorf("%q: %v, want %s", in, r.err, want)
+		}
+	}
+}
+
 // An error stays, and so does a complete head, whatever is parsed after it.
 func TestRequestParseAgain(t *testing.T) {
 	var q Request
 	_, err := q.Parse([]byte("GET  "))
-	if _, again := q.Parse([]byte(get())); err == nil || again != err {
+	if _, again := q.Parse([]byte(get())); err == nil || !errors.Is(again, err) {
 		t.Errorf("%v, then %v", err, again)
 	}
 	q.Reset()

@@ -19,7 +19,7 @@ func (r *Response) Reset(asked Asked) {
 }
 
 func (r *Response) clear() {
-	r.Head.reset()
+	r.reset()
 	r.status, r.inField, r.framing, r.doubt = 0, false, FramingNone, false
 }
 

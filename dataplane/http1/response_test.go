@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -62,6 +63,7 @@ func TestResponseHead(t *testing.T) {
 		{"status_line_plus", plain, message("HTTP/1.1 +20 OK", "Content-Length: 0"), 502, ""},
 		{"status_line_two_blanks", plain, message("HTTP/1.1  200 OK", "Content-Length: 0"), 502, ""},
 		{"status_line_tab", plain, message("HTTP/1.1\t200 OK", "Content-Length: 0"), 502, ""},
+		{"status_line_text_at_once", plain, message("HTTP/1.1 200OK", "Content-Length: 0"), 502, ""},
 		{"status_line_short", plain, "HTTP/1.1\r\n\r\n", 502, ""},
 		{"status_line_control_in_text", plain, message("HTTP/1.1 200 O\x01K", "Content-Length: 0"), 502, ""},
 		{"status_line_without_text", plain, message("HTTP/1.1 200 ", "Content-Length: 0"), 0, "same"},
@@ -212,10 +214,11 @@ func TestResponseFaultIs502(t *testing.T) {
 	var r Response
 	r.Reset(plain)
 	_, err := r.Parse([]byte(ok("Content-Length: x")))
-	if e, is := err.(*Error); !is || e.Status != 502 || e.Error() != "response: bad Content-Length" {
+	var e *Error
+	if !errors.As(err, &e) || e.Status != 502 || e.Error() != "response: bad Content-Length" {
 		t.Errorf("%#v", err)
 	}
-	if n, again := r.Parse([]byte(ok())); n != 0 || again != err {
+	if n, again := r.Parse([]byte(ok())); n != 0 || !errors.Is(again, err) {
 		t.Errorf("then %d, %v", n, again)
 	}
 }
