@@ -1,0 +1,355 @@
+package forward
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"bigpipe/dataplane/http1"
+	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/rule"
+)
+
+// exchange is a request and its response. What it needs is kept for the next one, of any session.
+type exchange struct {
+	s        *session
+	request  http1.Request
+	response http1.Response
+	asked    http1.Asked // valid once the request's head is complete
+	up, down http1.Body
+	out      []byte // what is written next; empty between two writes
+
+	view      requestView
+	ruleInput rule.Input
+	poolInput pool.Input
+
+	head    int    // bytes of the request's head
+	used    int    // bytes of session.in that belong to the request
+	upload  upload // of the body, where not all of it came with the head
+	retried bool
+	answers int // interim responses that were forwarded
+}
+
+var exchanges = sync.Pool{New: func() any {
+	x := &exchange{out: make([]byte, 0, bufferSize/2)}
+	x.view.q = &x.request
+	return x
+}}
+
+// outcome says what becomes of the client's connection after an exchange.
+type outcome uint8
+
+const (
+	closing outcome = iota
+	keeping
+	tunneling
+)
+
+// errGone means that the client is not to be answered.
+var errGone = errors.New("no answer")
+
+// The answers that the proxy gives itself, besides those to faults of the message.
+var (
+	errHeaderTime = &http1.Error{Status: 408, Reason: "the request's head did not arrive in time"}
+	errBodyTime   = &http1.Error{Status: 408, Reason: "the request's body did not arrive in time"}
+	errNoPool     = &http1.Error{Status: 503, Reason: "no pool is chosen"}
+	errNoMember   = &http1.Error{Status: 503, Reason: "no member is available"}
+	errNoSocket   = &http1.Error{Status: 503, Reason: "out of sockets"}
+	errBadMember  = &http1.Error{Status: 502, Reason: "the member closed its connection"}
+	errTooLate    = &http1.Error{Status: 504, Reason: "the member did not answer in time"}
+)
+
+// errRedirect is an answer 302.
+type errRedirect struct{ location *rule.Location }
+
+func (errRedirect) Error() string { return "redirected" }
+
+// serveHTTP serves one request after the other, in order.
+func (s *session) serveHTTP() {
+	for first := true; s.awaitRequest(first); first = false {
+		x := exchanges.Get().(*exchange)
+		x.s = s
+		next := x.run()
+		x.reset()
+		exchanges.Put(x)
+		s.count(1)
+		switch next {
+		case closing:
+			return
+		case tunneling:
+			s.relay()
+			return
+		}
+	}
+}
+
+// reset makes x ready for another session.
+func (x *exchange) reset() {
+	x.request.Reset()
+	x.response.Reset(http1.Asked{})
+	x.s, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
+	x.ruleInput, x.poolInput = rule.Input{}, pool.Input{}
+	x.head, x.used, x.retried, x.answers = 0, 0, false, 0
+	x.upload.reset()
+}
+
+// awaitRequest waits until bytes of a request are there. The first must come within the time for a head, which goes on
+// running; a connection that never sends any is closed without a word.
+func (s *session) awaitRequest(first bool) bool {
+	if s.in.len() == 0 {
+		s.in.release()
+		limit := s.settings.IdleTimeout
+		if first {
+			limit = s.settings.HeaderTimeout
+		}
+		s.client.until(&s.client.reader, limit)
+		s.idle.Store(true)
+		if s.listener.draining.Load() && !first {
+			return false
+		}
+		err := s.client.fill(&s.in)
+		s.idle.Store(false)
+		if err != nil {
+			return false
+		}
+		s.touch()
+		if first {
+			return true
+		}
+	}
+	s.client.until(&s.client.reader, s.settings.HeaderTimeout)
+	return true
+}
+
+// wakeIdle ends the session if it waits for a request.
+func (s *session) wakeIdle() {
+	if s.idle.Load() {
+		s.client.end(&s.client.reader)
+	}
+}
+
+// run serves one request. Its first bytes are in session.in.
+func (x *exchange) run() outcome {
+	if err := x.readHead(); err != nil {
+		return x.fail(err)
+	}
+	if err := x.arrange(); err != nil {
+		return x.fail(err)
+	}
+	for {
+		x.send()
+		err := x.awaitHead()
+		if err == nil {
+			return x.respond()
+		}
+		if err == errBadMember && x.mayRepeat() {
+			x.retried = true
+			err = x.redial()
+		}
+		if err != nil {
+			return x.fail(err)
+		}
+	}
+}
+
+// readHead reads the request's head, and judges what of the body came with it.
+func (x *exchange) readHead() error {
+	s := x.s
+	for {
+		n, err := x.request.Parse(s.in.bytes())
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			x.head, x.used, x.asked = n, n, x.request.Asked()
+			x.request.StartBody(&x.up)
+			return x.up.Check(s.in.bytes()[n:])
+		}
+		err = s.client.fill(&s.in)
+		switch {
+		case err == errTimeout && !s.listener.draining.Load():
+			return errHeaderTime
+		case err != nil:
+			return errGone
+		}
+	}
+}
+
+// arrange connects to the member that answers. Without PerRequest one decision serves the client's whole connection,
+// whatever cookies later requests carry (rules O-1, O-2).
+func (x *exchange) arrange() error {
+	s := x.s
+	if s.decision.Member == nil || s.settings.PerRequest {
+		return x.decide()
+	}
+	if s.server.isOpen() && s.server.quiet() {
+		s.reused = true
+		return nil
+	}
+	return x.redial()
+}
+
+// decide chooses a pool and a member by the settings of this moment.
+func (x *exchange) decide() error {
+	s := x.s
+	set := s.listener.settings.Load()
+	s.settings = set
+	x.ruleInput = s.ruleInput(set, &x.view)
+	c := set.route(&x.ruleInput)
+	switch c.action {
+	case rule.Redirect:
+		return errRedirect{c.location}
+	case rule.Discard:
+		s.client.reset()
+		return errGone
+	case rule.Nothing:
+		return errNoPool
+	}
+	x.poolInput = pool.Input{Client: s.peer, Virtual: set.Virtual, Request: &x.request.Head, Fresh: c.fresh}
+	return x.reach(c.pool, c.pool.Choose(&s.decision, &x.poolInput))
+}
+
+// reach connects to the member that p has chosen, if the choice has no error, and notes what follows from it.
+func (x *exchange) reach(p *pool.Pool, err error) error {
+	s := x.s
+	if err == nil {
+		err = s.reach()
+	}
+	if err != nil {
+		s.decision.Release()
+		if errors.Is(err, pool.ErrNoMember) && p.Fallback != "" {
+			return errRedirect{rule.NewLocation(p.Fallback)}
+		}
+		return answerTo(err)
+	}
+	s.cookieDue = s.decision.SetCookie()
+	s.insertName, s.insertValue, _ = strings.Cut(s.decision.Pool().Config.GetHeaderInsert(), ":")
+	return nil
+}
+
+// answerTo turns an error of choosing and connecting into the answer.
+func answerTo(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errKilled):
+		return errGone
+	case errors.Is(err, errLocal):
+		return errNoSocket
+	}
+	return errNoMember
+}
+
+// redial connects again to the member of the decision, because its connection ended between two requests. If the member is
+// not usable any more a new decision is made, and a new cookie (rule O-15).
+func (x *exchange) redial() error {
+	s := x.s
+	d := &s.decision
+	m, current := s.listener.settings.Load().member(d)
+	if m == nil || !m.State().UsableForPersisted() {
+		return x.decide()
+	}
+	err := s.dial(m, d.Pool().ConnectTimeout)
+	switch {
+	case err == nil:
+		d.Accepted()
+		return nil
+	case errors.Is(err, errKilled), errors.Is(err, errLocal):
+		return answerTo(err)
+	case !current:
+		return x.decide()
+	}
+	return x.reach(d.Pool(), d.Refused())
+}
+
+// member finds the member of a decision in the pool of the same name; current: it is the very pool that decided.
+func (set *Settings) member(d *pool.Decision) (m *pool.Member, current bool) {
+	for _, p := range set.Pools {
+		if p != nil && p.Name == d.Pool().Name {
+			return p.Member(d.Member.Addr), p == d.Pool()
+		}
+	}
+	return nil, false
+}
+
+// mayRepeat reports whether a request may be sent once more: its connection was used before and died without a byte of an
+// answer, and sending twice does what sending once does (persistence rules, retries).
+func (x *exchange) mayRepeat() bool {
+	return x.s.reused && !x.retried && x.answers == 0 && x.s.from.len() == 0 && !x.upload.started &&
+		x.request.Idempotent() && !x.asked.Upgrade
+}
+
+// responseTimeout is how long the member may take.
+func (x *exchange) responseTimeout() time.Duration { return x.s.decision.Pool().ResponseTimeout }
+
+// fail ends an exchange whose response has not begun with an answer of our own, which never carries a cookie.
+func (x *exchange) fail(err error) outcome {
+	s := x.s
+	x.stopUpload()
+	s.server.close()
+	s.from.drop()
+	if err == errGone {
+		return closing
+	}
+	after := http1.Close
+	if x.asked.KeepAlive && !s.listener.draining.Load() && x.swallow() {
+		after = http1.KeepAlive
+	}
+	switch e := err.(type) {
+	case errRedirect:
+		x.ruleInput = s.ruleInput(s.settings, &x.view)
+		location := e.location.Append(nil, &x.ruleInput)
+		x.out = http1.AppendRedirect(x.out[:0], x.asked, string(location), after)
+	case *http1.Error:
+		x.out = http1.AppendError(x.out[:0], x.asked, e.Status, e.Reason, after)
+	}
+	s.client.within(&s.client.writer, s.settings.IdleTimeout)
+	if s.client.write(x.out) != nil {
+		return closing
+	}
+	if after == http1.Close {
+		s.linger()
+		return closing
+	}
+	s.in.discard(x.used)
+	return keeping
+}
+
+// swallow reports whether the whole body of the request is in session.in, and counts it as used.
+func (x *exchange) swallow() bool {
+	if x.upload.started {
+		return false
+	}
+	x.request.StartBody(&x.up)
+	x.used = x.head
+	rest := x.s.in.bytes()[x.head:]
+	for len(rest) > 0 && !x.up.Done() {
+		n, _, err := x.up.Next(rest)
+		if err != nil {
+			return false
+		}
+		rest = rest[n:]
+		x.used += n
+	}
+	return x.up.Done()
+}
+
+// Limits of linger.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 1 << 20
+)
+
+// linger takes what the client is still sending, so that the close that follows does not destroy the answer on its way.
+func (s *session) linger() {
+	s.client.closeWrite()
+	s.client.until(&s.client.reader, lingerTime)
+	for n := 0; n < lingerBytes; {
+		s.in.discard(s.in.len())
+		if s.client.fill(&s.in) != nil {
+			return
+		}
+		n += s.in.len()
+	}
+}

@@ -1,0 +1,199 @@
+package forward
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"bigpipe/dataplane/cookie"
+	"bigpipe/dataplane/http1"
+)
+
+// requestView shows a request to a rule.
+type requestView struct{ q *http1.Request }
+
+var versions = [2][]byte{[]byte("HTTP/1.0"), []byte("HTTP/1.1")}
+
+func (v *requestView) Method() []byte  { return v.q.Method() }
+func (v *requestView) URI() []byte     { return v.q.Path() }
+func (v *requestView) Version() []byte { return versions[v.q.Minor()&1] }
+func (v *requestView) Host() []byte    { return v.q.Host() }
+
+func (v *requestView) Header(name string) ([]byte, bool) {
+	if i := v.q.Lookup(name, 0); i >= 0 {
+		return v.q.Value(i), true
+	}
+	return nil, false
+}
+
+func (v *requestView) Cookie(name string) ([]byte, bool) {
+	for i := v.q.Next(http1.KindCookie, 0); i >= 0; i = v.q.Next(http1.KindCookie, i+1) {
+		for value := range cookie.Values(cookie.Named(name), v.q.Value(i)) {
+			return value, true
+		}
+	}
+	return nil, false
+}
+
+// send writes the request's head and what of the body is there, in one piece if it fits. A failure shows when the answer is
+// read: the member may have answered before it closed. If the body goes on, it is uploaded from now on.
+func (x *exchange) send() {
+	s := x.s
+	limit := x.responseTimeout()
+	s.server.within(&s.server.writer, limit)
+	s.server.until(&s.server.reader, limit)
+	after := http1.Close
+	if x.asked.KeepAlive {
+		after = http1.KeepAlive
+	}
+	out := x.request.AppendHead(x.out[:0], after)
+	if s.settings.XForwardedFor {
+		out = append(out, "X-Forwarded-For: "...)
+		out = s.peer.Addr().AppendTo(out)
+		out = append(out, "\r\n"...)
+	}
+	if s.insertName != "" {
+		out = http1.AppendField(out, s.insertName, s.insertValue)
+	}
+	out = http1.AppendEnd(out)
+
+	x.request.StartBody(&x.up)
+	x.used = x.head
+	rest := s.in.bytes()[x.head:]
+	var err error
+	for len(rest) > 0 && !x.up.Done() && err == nil {
+		n, emit, bad := x.up.Next(rest)
+		if bad != nil {
+			break // Check has found no fault
+		}
+		rest = rest[n:]
+		x.used += n
+		if len(out)+len(emit) <= cap(out) {
+			out = append(out, emit...)
+			continue
+		}
+		err = s.server.writeTwo(out, emit)
+		out = out[:0]
+	}
+	if len(out) > 0 && err == nil {
+		err = s.server.write(out)
+	}
+	x.out = out[:0]
+	if err == nil && !x.up.Done() {
+		x.startUpload()
+	}
+}
+
+// upload is a request's body on its way while the answer is waited for.
+type upload struct {
+	goroutine sync.WaitGroup
+	started   bool
+	stop      atomic.Bool                 // asks it to end
+	read      atomic.Bool                 // the client sent the whole body
+	sent      atomic.Bool                 // the member got the whole body
+	fault     atomic.Pointer[http1.Error] // why it ended early; not set when the member is to blame
+}
+
+func (u *upload) reset() {
+	u.started = false
+	u.stop.Store(false)
+	u.read.Store(false)
+	u.sent.Store(false)
+	u.fault.Store(nil)
+}
+
+// complete reports whether nothing of the request is still to come from the client.
+func (u *upload) complete() bool { return !u.started || u.read.Load() }
+
+// delivered reports whether the member got the whole request. The upload must have ended.
+func (u *upload) delivered() bool { return !u.started || u.sent.Load() }
+
+// startUpload lets the body follow. The request's head is given up: its memory is used for the body.
+func (x *exchange) startUpload() {
+	x.upload.started = true
+	x.s.in.discard(x.used)
+	x.upload.goroutine.Go(x.copyBody)
+}
+
+// stopUpload ends the upload and waits for it.
+func (x *exchange) stopUpload() {
+	if !x.upload.started {
+		return
+	}
+	x.upload.stop.Store(true)
+	x.s.client.end(&x.s.client.reader)
+	x.s.server.end(&x.s.server.writer)
+	x.upload.goroutine.Wait()
+}
+
+// copyBody sends the rest of the body as it comes.
+func (x *exchange) copyBody() {
+	s, u := x.s, &x.upload
+	pace := pace{began: s.client.clock.now(), settings: s.settings}
+	for !u.read.Load() {
+		if s.in.len() == 0 {
+			s.client.reader.set(pace.deadline(s.client.clock.now()), 0)
+			if u.stop.Load() {
+				return
+			}
+			if err := s.client.fill(&s.in); err != nil {
+				x.endUpload(x.bodyFault(err))
+				return
+			}
+			pace.received += int64(s.in.len())
+			s.touch()
+		}
+		n, emit, err := x.up.Next(s.in.bytes())
+		if err != nil {
+			x.endUpload(err)
+			return
+		}
+		// Said before the last bytes go out: the answer may come sooner than this goroutine goes on.
+		u.read.Store(x.up.Done())
+		s.server.reader.deadline.Store(int64(s.client.clock.after(x.responseTimeout())))
+		if len(emit) > 0 && s.server.write(emit) != nil {
+			return // what the member has to say is read by the other goroutine
+		}
+		s.in.discard(n)
+	}
+	s.in.release()
+	u.sent.Store(true)
+}
+
+// bodyFault says how a body that ended early is answered.
+func (x *exchange) bodyFault(err error) error {
+	switch {
+	case err == errTimeout && !x.upload.stop.Load():
+		return errBodyTime
+	case err == io.EOF:
+		return x.up.Closed()
+	}
+	return errGone
+}
+
+// endUpload tells the goroutine that waits for the answer.
+func (x *exchange) endUpload(err error) {
+	fault, ok := err.(*http1.Error)
+	if !ok {
+		fault = &http1.Error{}
+	}
+	x.upload.fault.Store(fault)
+	x.s.server.end(&x.s.server.reader)
+}
+
+// pace is how fast a body has to come.
+type pace struct {
+	began    instant
+	received int64
+	settings *Settings
+}
+
+// deadline is when the next bytes must be there: within the idle timeout, and soon enough for the minimum rate.
+func (p *pace) deadline(now instant) instant {
+	d := now + instant(p.settings.IdleTimeout)
+	if rate := int64(p.settings.BodyMinRate); rate > 0 {
+		seconds := min(p.received/rate, 1<<31) // of credit
+		d = min(d, p.began+instant(p.settings.HeaderTimeout)+instant(seconds*1e9))
+	}
+	return d
+}

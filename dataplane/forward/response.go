@@ -1,0 +1,215 @@
+package forward
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"bigpipe/dataplane/cookie"
+	"bigpipe/dataplane/http1"
+)
+
+// awaitHead reads heads until the final one, and forwards those before it.
+func (x *exchange) awaitHead() error {
+	s, r := x.s, &x.response
+	r.Reset(x.asked)
+	s.wait()
+	defer s.waiting.Store(0)
+	for {
+		n, err := r.Parse(s.from.bytes())
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			if err := s.server.fill(&s.from); err != nil {
+				return x.lost(err)
+			}
+			s.touch()
+			continue
+		case !r.Interim():
+			return nil
+		}
+		if err := x.forwardInterim(); err != nil {
+			return err
+		}
+		s.from.discard(n)
+		s.server.reader.deadline.Store(int64(s.server.clock.after(x.responseTimeout())))
+	}
+}
+
+// forwardInterim forwards a 1xx head; HTTP/1.0 knows none.
+func (x *exchange) forwardInterim() error {
+	x.answers++
+	if x.asked.HTTP10 {
+		return nil
+	}
+	s := x.s
+	s.client.within(&s.client.writer, s.settings.IdleTimeout)
+	x.out = http1.AppendEnd(x.response.AppendHead(x.out[:0], http1.KeepAlive))
+	if s.client.write(x.out) != nil {
+		return errGone
+	}
+	return nil
+}
+
+// lost says how the loss of the member, before its answer, is answered.
+func (x *exchange) lost(err error) error {
+	if f := x.upload.fault.Load(); f != nil {
+		if f.Status == 0 {
+			return errGone
+		}
+		return f
+	}
+	switch {
+	case errors.Is(err, errKilled):
+		return errGone
+	case errors.Is(err, errTimeout):
+		return errTooLate
+	}
+	return errBadMember
+}
+
+// respond forwards the final head, with our cookie if it is due, and the body.
+func (x *exchange) respond() outcome {
+	s, r := x.s, &x.response
+	x.dropCookies()
+	after := http1.KeepAlive
+	if !x.upload.complete() || s.listener.draining.Load() {
+		after = http1.Close
+	}
+	out := r.AppendHead(x.out[:0], after)
+	if s.cookieDue {
+		out = s.decision.AppendSetCookie(out, time.Now())
+	}
+	x.out = http1.AppendEnd(out)
+	s.from.discard(r.Size())
+	r.StartBody(&x.down)
+	if framing, _ := r.Framing(); framing == http1.FramingTunnel {
+		return x.tunnel()
+	}
+	if err := x.forwardBody(); err != nil {
+		return x.cut(err)
+	}
+	x.stopUpload()
+	if !r.Reusable() || s.from.len() > 0 || !x.asked.KeepAlive || !x.upload.delivered() {
+		s.server.close()
+		s.from.drop()
+	}
+	s.from.release()
+	s.touch()
+	if !x.upload.started {
+		s.in.discard(x.used)
+	}
+	if after == http1.KeepAlive && r.After() == http1.KeepAlive {
+		return keeping
+	}
+	if s.in.len() > 0 || !x.upload.complete() {
+		s.linger()
+	}
+	return closing
+}
+
+// dropCookies drops the lines in which the server sets a cookie of the name that is ours.
+func (x *exchange) dropCookies() {
+	name := x.s.decision.DropSetCookie()
+	if name == nil {
+		return
+	}
+	r := &x.response
+	for i := r.Next(http1.KindSetCookie, 0); i >= 0; i = r.Next(http1.KindSetCookie, i+1) {
+		if c, ok := cookie.ParseSetCookie(r.Value(i)); ok && name.Is(c.Name()) {
+			r.Drop(i)
+		}
+	}
+}
+
+// errCut means that a response ended before its end. A fault of the member before anything was forwarded is an *http1.Error.
+var errCut = errors.New("response cut short")
+
+// errAborted is errCut where only a reset can tell the client.
+var errAborted = errors.New("response aborted")
+
+// forwardBody writes the head that is in x.out, and the body as it comes.
+func (x *exchange) forwardBody() error {
+	s := x.s
+	s.client.within(&s.client.writer, s.settings.IdleTimeout)
+	s.server.within(&s.server.reader, s.settings.IdleTimeout)
+	for {
+		for s.from.len() > 0 && !x.down.Done() {
+			n, emit, err := x.down.Next(s.from.bytes())
+			if err != nil && len(x.out) > 0 {
+				return err
+			}
+			if err != nil || x.writeOut(emit) != nil {
+				return errCut
+			}
+			s.from.discard(n)
+		}
+		if x.writeOut(nil) != nil {
+			return errCut
+		}
+		if x.down.Done() {
+			return nil
+		}
+		if x.upload.fault.Load() != nil {
+			return errCut
+		}
+		if err := s.server.fill(&s.from); err != nil {
+			return x.bodyEnd(err)
+		}
+		s.touch()
+	}
+}
+
+// writeOut writes what is in x.out, and b.
+func (x *exchange) writeOut(b []byte) error {
+	if len(x.out)+len(b) == 0 {
+		return nil
+	}
+	x.s.cookieDue = false
+	err := x.s.client.writeTwo(x.out, b)
+	x.out = x.out[:0]
+	return err
+}
+
+// bodyEnd judges the end of a member's connection within a body.
+func (x *exchange) bodyEnd(err error) error {
+	if err == io.EOF && x.down.Closed() == nil {
+		return nil
+	}
+	if framing, _ := x.response.Framing(); framing == http1.FramingClose || x.asked.HTTP10 {
+		return errAborted
+	}
+	return errCut
+}
+
+// cut ends an exchange in the middle of its response: nothing is added to what the client has (pain 99).
+func (x *exchange) cut(err error) outcome {
+	s := x.s
+	if _, ok := err.(*http1.Error); ok {
+		return x.fail(err)
+	}
+	x.stopUpload()
+	s.server.close()
+	if err == errAborted {
+		s.client.reset()
+	}
+	return closing
+}
+
+// tunnel forwards a 101 response; from then on bytes pass untouched.
+func (x *exchange) tunnel() outcome {
+	s := x.s
+	if !x.upload.complete() {
+		return x.cut(errCut)
+	}
+	x.stopUpload()
+	s.client.within(&s.client.writer, s.settings.IdleTimeout)
+	if !x.upload.delivered() || x.writeOut(nil) != nil {
+		return x.cut(errCut)
+	}
+	if !x.upload.started {
+		s.in.discard(x.used)
+	}
+	return tunneling
+}

@@ -1,0 +1,196 @@
+package forward
+
+import (
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/rule"
+)
+
+// session is a client's connection and what belongs to it.
+type session struct {
+	listener *Listener
+	settings *Settings                   // of the last decision
+	counters *pool.Counters              // where the session was counted as open
+	peer     netip.AddrPort              // the client
+	began    instant                     // when it was accepted
+	active   atomic.Int64                // instant of the last progress
+	member   atomic.Pointer[pool.Member] // for listings
+	waiting  atomic.Int64                // since when the session waits for a member; 0: it does not
+	idle     atomic.Bool                 // HTTP: no request is in transit
+	killed   atomic.Bool                 // to end at once
+
+	client, server conn
+	in             buffer // bytes of the client
+	from           buffer // bytes of the member
+	decision       pool.Decision
+	target         *pool.Member // that server is connected to
+	traffic        pool.Shard
+	counted        struct{ in, out uint64 } // bytes that were counted
+
+	reused      bool   // server has carried a request before
+	cookieDue   bool   // the next response of the member must carry our cookie
+	insertName  string // a header that the pool adds to requests; "": none
+	insertValue string
+
+	next, prev *session // guarded by the table's shard
+	shard      uint8
+}
+
+func newSession(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *session {
+	s := &session{listener: l, settings: settings, counters: settings.Counters, peer: peer, traffic: pool.NewShard()}
+	clock := l.table.clock
+	s.began = clock.now()
+	s.active.Store(int64(s.began))
+	s.client.clock, s.client.killed = clock, &s.killed
+	s.server.clock, s.server.killed = clock, &s.killed
+	s.client.open(fd)
+	s.client.sends = 2 // no delay of small segments is inherited
+	s.server.fd = -1
+	return s
+}
+
+// run serves the connection and cleans up behind it.
+func (s *session) run() {
+	defer s.listener.open.Done()
+	if s.settings.HTTP {
+		s.serveHTTP()
+	} else {
+		s.serveTCP()
+	}
+	s.listener.table.remove(s) // before the descriptor can be another's
+	s.count(0)
+	s.decision.Release()
+	if s.killed.Load() {
+		s.client.reset()
+		s.server.reset()
+	}
+	s.server.close()
+	s.client.close()
+	s.in.drop()
+	s.from.drop()
+	s.counters.Close()
+}
+
+func (s *session) describe() Connection {
+	now := s.listener.table.clock.now()
+	c := Connection{Client: s.peer, Virtual: s.listener.settings.Load().Virtual}
+	c.Age, c.Idle = time.Duration(now-s.began), time.Duration(now-instant(s.active.Load()))
+	if m := s.member.Load(); m != nil {
+		c.Node = m.Addr
+	}
+	return c
+}
+
+// sweep is called each tick with the table's shard locked.
+func (s *session) sweep(now instant) {
+	kill := s.killed.Load()
+	s.client.expire(now, kill)
+	s.server.expire(now, kill)
+}
+
+// touch notes progress.
+func (s *session) touch() { s.active.Store(s.client.clock.nanos.Load()) }
+
+// count counts the bytes at the client's side since the last call, and requests.
+func (s *session) count(requests uint64) {
+	in, out := s.client.pulled-s.counted.in, s.client.pushed-s.counted.out
+	s.counted.in, s.counted.out = s.client.pulled, s.client.pushed
+	s.counters.Add(s.traffic, in, out, requests)
+	s.decision.Count(in, out, requests)
+}
+
+// ruleInput is what the settings' rule decides by.
+func (s *session) ruleInput(set *Settings, request rule.Request) rule.Input {
+	return rule.Input{Client: s.peer, Server: set.Virtual, Request: request}
+}
+
+// choice is where the settings send a connection or request.
+type choice struct {
+	action   rule.Action
+	pool     *pool.Pool // with rule.UsePool
+	fresh    bool
+	location *rule.Location
+}
+
+// route asks the settings.
+func (set *Settings) route(in *rule.Input) choice {
+	d := rule.Decision{Action: rule.UsePool}
+	if set.Rule != nil {
+		d = set.Rule.Decide(in)
+	}
+	c := choice{action: d.Action, fresh: d.PersistNone, location: d.Location}
+	if d.Action == rule.UsePool && d.Pool < len(set.Pools) {
+		c.pool = set.Pools[d.Pool]
+	}
+	if c.action == rule.UsePool && c.pool == nil {
+		c.action = rule.Nothing
+	}
+	return c
+}
+
+// errLocal means that this machine could not connect, which says nothing about the member.
+var errLocal = errors.New("no socket to be had")
+
+// reach connects to the chosen member, and to the next ones while they do not accept. Where the server is connected to the
+// member already, that connection is used.
+func (s *session) reach() error {
+	for {
+		m := s.decision.Member
+		if s.server.isOpen() && s.target.Dial == m.Dial && s.server.quiet() {
+			s.reused = true
+			break
+		}
+		err := s.dial(m, s.decision.Pool().ConnectTimeout)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, errKilled) || errors.Is(err, errLocal) {
+			return err
+		}
+		if err := s.decision.Refused(); err != nil {
+			return err
+		}
+	}
+	s.target = s.decision.Member
+	s.member.Store(s.target)
+	s.decision.Accepted()
+	return nil
+}
+
+// dial connects the server side anew.
+func (s *session) dial(m *pool.Member, timeout time.Duration) error {
+	s.server.close()
+	s.from.drop()
+	s.reused = false
+	if !m.Dial.IsValid() {
+		return unix.EADDRNOTAVAIL
+	}
+	fd, err := unix.Socket(family(m.Dial.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return errLocal
+	}
+	if s.settings.HTTP {
+		// The request follows at once and carries the acknowledgement of the handshake.
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
+	}
+	to := newSockaddr(m.Dial)
+	s.wait()
+	err = s.server.connect(&to, fd, timeout)
+	s.waiting.Store(0)
+	if err != nil {
+		s.server.close()
+	}
+	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) {
+		return errLocal
+	}
+	return err
+}
+
+// wait notes that the session waits for a member from now on.
+func (s *session) wait() { s.waiting.Store(int64(s.client.clock.now())) }

@@ -1,0 +1,153 @@
+package forward
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sockaddr is a socket address as the kernel takes it.
+type sockaddr struct {
+	bytes [unix.SizeofSockaddrInet6]byte
+	size  uint32
+}
+
+// newSockaddr encodes an address.
+func newSockaddr(a netip.AddrPort) (s sockaddr) {
+	addr := a.Addr().Unmap()
+	binary.BigEndian.PutUint16(s.bytes[2:], a.Port())
+	if addr.Is4() {
+		binary.NativeEndian.PutUint16(s.bytes[:], unix.AF_INET)
+		four := addr.As4()
+		copy(s.bytes[4:], four[:])
+		s.size = unix.SizeofSockaddrInet4
+		return s
+	}
+	binary.NativeEndian.PutUint16(s.bytes[:], unix.AF_INET6)
+	sixteen := addr.As16()
+	copy(s.bytes[8:], sixteen[:])
+	binary.NativeEndian.PutUint32(s.bytes[24:], zoneIndex(addr.Zone()))
+	s.size = unix.SizeofSockaddrInet6
+	return s
+}
+
+// zoneIndex returns the index of an interface that an address names; 0 for none.
+func zoneIndex(zone string) uint32 {
+	if zone == "" {
+		return 0
+	}
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n)
+	}
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint32(i.Index)
+	}
+	return 0
+}
+
+// addrPort decodes the address; the zero value for another family.
+func (s *sockaddr) addrPort() netip.AddrPort {
+	port := binary.BigEndian.Uint16(s.bytes[2:])
+	switch binary.NativeEndian.Uint16(s.bytes[:]) {
+	case unix.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s.bytes[4:8])), port)
+	case unix.AF_INET6:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(s.bytes[8:24])).Unmap(), port)
+	}
+	return netip.AddrPort{}
+}
+
+func family(a netip.Addr) int {
+	if a.Unmap().Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// The calls below never block, so the scheduler need not know of them.
+
+// recv reads into b; n is 0 at the end of the stream.
+func recv(fd int, b []byte, flags int) (n int, errno syscall.Errno) {
+	r, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
+	return int(r), errno
+}
+
+// send writes some of b.
+func send(fd int, b []byte) (n int, errno syscall.Errno) {
+	r, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	return int(r), errno
+}
+
+// sendTwo writes some of a and then of b.
+func sendTwo(fd int, a, b []byte) (n int, errno syscall.Errno) {
+	vec := [2]unix.Iovec{{Base: unsafe.SliceData(a)}, {Base: unsafe.SliceData(b)}}
+	vec[0].SetLen(len(a))
+	vec[1].SetLen(len(b))
+	msg := unix.Msghdr{Iov: &vec[0]}
+	msg.SetIovlen(2)
+	r, _, errno := syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return int(r), errno
+}
+
+// accept takes a connection that waits. The new socket does not block.
+func accept(fd int) (nfd int, peer sockaddr, errno syscall.Errno) {
+	peer.size = uint32(len(peer.bytes))
+	r, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(&peer.bytes)),
+		uintptr(unsafe.Pointer(&peer.size)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	return int(r), peer, errno
+}
+
+// connect begins to connect, or asks again how far it is.
+func connect(fd int, to *sockaddr) syscall.Errno {
+	_, _, errno := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&to.bytes)), uintptr(to.size))
+	return errno
+}
+
+// listen opens a listening socket that does not block. What its connections inherit is set here: no delay of small segments.
+func listen(addr netip.AddrPort) (fd int, err error) {
+	fam := family(addr.Addr())
+	fd, err = unix.Socket(fam, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	options := []struct{ level, name int }{
+		{unix.SOL_SOCKET, unix.SO_REUSEADDR}, {unix.IPPROTO_TCP, unix.TCP_NODELAY}, {unix.IPPROTO_IPV6, unix.IPV6_V6ONLY},
+	}
+	if fam == unix.AF_INET {
+		options = options[:2]
+	}
+	for _, o := range options {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, 1); err != nil {
+			unix.Close(fd)
+			return -1, os.NewSyscallError("setsockopt", err)
+		}
+	}
+	sa := newSockaddr(addr)
+	_, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&sa.bytes)), uintptr(sa.size))
+	if errno != 0 {
+		unix.Close(fd)
+		return -1, os.NewSyscallError("bind", errno)
+	}
+	// The kernel lowers the length of the queue to its own limit.
+	if err := unix.Listen(fd, 1<<16-1); err != nil {
+		unix.Close(fd)
+		return -1, os.NewSyscallError("listen", err)
+	}
+	return fd, nil
+}
+
+// localAddr returns the address that a socket is bound to.
+func localAddr(fd int) netip.AddrPort {
+	s := sockaddr{size: unix.SizeofSockaddrInet6}
+	syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&s.bytes)), uintptr(unsafe.Pointer(&s.size)))
+	return s.addrPort()
+}

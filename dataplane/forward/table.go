@@ -1,0 +1,184 @@
+package forward
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Table holds the open connections of all listeners, and ends what waits beyond its deadline. Methods may be called from any
+// goroutine.
+type Table struct {
+	clock  *clock
+	log    *slog.Logger
+	shards [tableShards]tableShard
+	stop   chan struct{}
+	done   chan struct{}
+}
+
+const tableShards = 16
+
+type tableShard struct {
+	mu    sync.Mutex
+	first *session // guarded by mu, as are the links
+	count int
+	_     [5]uint64
+}
+
+// Connection describes an open connection. Addresses are those of the configuration.
+type Connection struct {
+	Client, Virtual netip.AddrPort
+	// Node is the member's address; invalid while none is chosen.
+	Node netip.AddrPort
+	// Age is the time since the connection was accepted, Idle since bytes last moved; both to about 100 ms.
+	Age, Idle time.Duration
+}
+
+// NewTable makes a table and starts its clock.
+func NewTable(log *slog.Logger) *Table {
+	t := &Table{clock: newClock(), log: log, stop: make(chan struct{}), done: make(chan struct{})}
+	go t.run()
+	return t
+}
+
+// Close stops the clock. All listeners must have been drained.
+func (t *Table) Close() {
+	close(t.stop)
+	<-t.done
+}
+
+// Range calls fn for each open connection until it returns false. Connections that begin or end meanwhile may be missing.
+func (t *Table) Range(fn func(Connection) bool) {
+	var list []Connection
+	for i := range t.shards {
+		list = list[:0]
+		t.each(i, func(s *session) { list = append(list, s.describe()) })
+		for _, c := range list {
+			if !fn(c) {
+				return
+			}
+		}
+	}
+}
+
+// Len returns the number of open connections.
+func (t *Table) Len() int {
+	n := 0
+	for i := range t.shards {
+		sh := &t.shards[i]
+		sh.mu.Lock()
+		n += sh.count
+		sh.mu.Unlock()
+	}
+	return n
+}
+
+// each calls fn for the sessions of a shard, which cannot end while it runs.
+func (t *Table) each(shard int, fn func(*session)) {
+	sh := &t.shards[shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for s := sh.first; s != nil; s = s.next {
+		fn(s)
+	}
+}
+
+func (t *Table) add(s *session) {
+	s.shard = uint8(rand.Uint32() % tableShards)
+	sh := &t.shards[s.shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if s.next = sh.first; s.next != nil {
+		s.next.prev = s
+	}
+	sh.first = s
+	sh.count++
+}
+
+func (t *Table) remove(s *session) {
+	sh := &t.shards[s.shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		sh.first = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	}
+	s.next, s.prev = nil, nil
+	sh.count--
+}
+
+func (t *Table) run() {
+	defer close(t.done)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var w watch
+	for {
+		select {
+		case <-t.stop:
+			return
+		case <-ticker.C:
+		}
+		now := t.clock.update()
+		for i := range t.shards {
+			w.clear()
+			t.each(i, func(s *session) {
+				s.sweep(now)
+				w.add(s, now)
+			})
+			w.look(t, i)
+		}
+	}
+}
+
+// watch finds clients that went away while their session waits for a member. Only who reset the connection is gone: a client
+// that has merely sent its last byte may still read.
+type watch struct {
+	polls    []unix.PollFd
+	sessions []*session
+}
+
+// patience is how long a session waits for a member before its client is looked at.
+const patience = instant(time.Second)
+
+func (w *watch) clear() {
+	clear(w.sessions)
+	w.polls, w.sessions = w.polls[:0], w.sessions[:0]
+}
+
+// add is called with the shard locked.
+func (w *watch) add(s *session, now instant) {
+	if since := instant(s.waiting.Load()); since != 0 && now-since > patience {
+		w.polls = append(w.polls, unix.PollFd{Fd: int32(s.client.fd)})
+		w.sessions = append(w.sessions, s)
+	}
+}
+
+// look asks the kernel about all of a shard at once. A descriptor whose session ended since add may say anything, so the
+// sessions that are still there are told under the lock.
+func (w *watch) look(t *Table, shard int) {
+	if len(w.polls) == 0 {
+		return
+	}
+	if n, err := unix.Poll(w.polls, 0); n <= 0 || err != nil {
+		return
+	}
+	gone := map[*session]bool{}
+	for i := range w.polls {
+		if w.polls[i].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
+			gone[w.sessions[i]] = true
+		}
+	}
+	t.each(shard, func(s *session) {
+		if gone[s] && s.waiting.Load() != 0 {
+			s.killed.Store(true)
+		}
+	})
+}
