@@ -31,9 +31,10 @@ func (o Outcome) String() string {
 type Handle struct {
 	slot     ref
 	gen      uint32
-	class    uint32 // what the record becomes when the member accepts
+	class    uint32 // what the record's becomes when the member accepts
 	shard    uint8
 	accepted bool
+	settled  bool // the record needs no change when the member accepts
 }
 
 // same says whether two handles are on one binding of one record.
@@ -48,9 +49,9 @@ type Binding struct {
 }
 
 // Lookup returns a copy of the key's record and changes nothing.
-func (t *Table) Lookup(key Key) (Record, bool) {
+func (t *Table) Lookup(key Key) (rec Record, ok bool) {
 	if key.IsZero() {
-		return Record{}, false
+		return rec, false
 	}
 	hash, now := key.hash(t.seed), t.now()
 	s := t.shardOf(hash)
@@ -58,9 +59,10 @@ func (t *Table) Lookup(key Key) (Record, bool) {
 	defer s.mu.Unlock()
 	r := s.find(&key, hash)
 	if r == 0 || s.expired(s.slab.at(r), now) {
-		return Record{}, false
+		return rec, false
 	}
-	return s.record(r, now), true
+	s.record(&rec, r, now)
+	return rec, true
 }
 
 // Acquire is Bind that never makes a record: Found with the node and a held Handle, or NoNode.
@@ -196,6 +198,7 @@ func (s *shard) join(r ref, p *Policy, how Outcome, held Handle) Binding {
 	if !c.follows(p) {
 		h.class = s.table.classFor(pool, p)
 	}
+	h.settled = sl.class == h.class && sl.flags&flagAccepted != 0
 	if h.same(held) {
 		h.accepted = held.accepted
 	} else {
@@ -211,14 +214,18 @@ func (t *Table) classFor(pool *poolState, p *Policy) uint32 {
 
 // Accepted refreshes the record: the member has accepted the connection. From now on the record has the timeout of the
 // Policy that the connection came with (rule B-14). Failing attempts never refresh. It may be called again, once per
-// request say.
+// request say; only the first call counts.
 func (t *Table) Accepted(h *Handle) {
+	if h.settled {
+		h.accepted = true
+		return
+	}
 	s, r, now := t.lockHeld(h)
 	if r == 0 {
 		return
 	}
 	defer s.mu.Unlock()
-	h.accepted = true
+	h.accepted, h.settled = true, true
 	sl := s.slab.at(r)
 	sl.flags |= flagAccepted
 	sl.used = max(sl.used, now)
@@ -238,7 +245,7 @@ func (t *Table) Release(h *Handle) {
 	defer s.mu.Unlock()
 	sl := s.slab.at(r)
 	sl.open--
-	if accepted {
+	if accepted { // the class stays: a Retime may have changed it meanwhile
 		sl.used = max(sl.used, now)
 	}
 	switch {

@@ -33,8 +33,8 @@ type failer interface {
 // check compares everything in the table that is held twice.
 func check(t failer, table *Table) {
 	t.Helper()
-	if size := unsafe.Sizeof(slot{}); size != slotSize {
-		t.Fatalf("a slot has %d bytes, want %d", size, slotSize)
+	if size := unsafe.Sizeof(slot{}); size != 64 {
+		t.Fatalf("a slot has %d bytes, want a cache line", size)
 	}
 	total := 0
 	pools := map[uint32]int{}
@@ -66,18 +66,19 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 	t.Helper()
 	live, listed, wheeled := 0, 0, 0
 	for n := range s.slab.chunks {
-		c := &s.slab.chunks[n]
-		if c.slots == nil {
+		c, p := &s.slab.chunks[n], s.slab.pages[n]
+		if p == nil {
 			continue
 		}
 		used := 0
-		for i := range c.slots {
-			sl, r := &c.slots[i], ref(n<<chunkBits+i)+1
+		for i := range p.slots {
+			sl, r := &p.slots[i], ref(n<<chunkBits+i)+1
 			if sl.gen == 0 {
 				continue
 			}
 			used++
-			k := s.keyOf(r)
+			var k Key
+			s.keyInto(&k, r)
 			if k.wide() != (c.tails != nil) {
 				t.Fatalf("key %v of length %d is in the wrong kind of chunk", k, k.length)
 			}
@@ -99,12 +100,12 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 			if sl.flags&flagWheel != 0 {
 				wheeled++
 			}
-			p := s.table.pool(s.classOf(sl).pool)
-			pools[p.number]++
+			pool := s.table.pool(s.classOf(sl).pool)
+			pools[pool.number]++
 			if sl.open == 0 {
 				listed++
 				lowest(oldest[&s.table.marks], s.number, sl.used)
-				if m := p.marks.Load(); m != nil {
+				if m := pool.marks.Load(); m != nil {
 					if oldest[m] == nil {
 						oldest[m] = map[int]uint64{}
 					}
@@ -137,8 +138,8 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 	if s.wheel.buckets != nil {
 		for n, first := range s.wheel.buckets {
 			before := ref(0)
-			for r := first; r != 0; r = s.slab.at(r).next {
-				if sl := s.slab.at(r); sl.prev != before || int(sl.bucket) != n {
+			for r := first; r != 0; r = s.slab.links(r).next {
+				if s.slab.links(r).prev != before || int(s.slab.at(r).bucket) != n {
 					t.Fatalf("wheel bucket %d is broken at %d", n, r)
 				}
 				before = r

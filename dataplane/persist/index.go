@@ -14,7 +14,7 @@ const (
 	entryGone  = 1 // was in use: a probe goes on behind it
 	entryRef   = 1<<24 - 1
 	minIndex   = 64
-	moveStep   = 16 // entries moved with each change
+	moveStep   = 8 // entries moved with each change
 )
 
 func entryOf(hash uint64, r ref) uint32 { return uint32(hash>>56)<<24 | uint32(r+1) }

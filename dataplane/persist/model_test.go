@@ -25,6 +25,7 @@ type modelConn struct {
 	binding  Binding
 	record   *modelRecord // nil: unrecorded
 	accepted bool
+	settled  bool // Accepted changes nothing any more
 }
 
 type model struct {
@@ -71,6 +72,7 @@ func (m *model) oldestIdle(pool PoolID) (oldest Key, found bool) {
 
 func (m *model) bind(t *rapid.T, c *modelConn, before Stats) {
 	now := m.clock.now()
+	c.settled = false
 	switch c.binding.Outcome {
 	case Found:
 		c.record = m.get(c.key)
@@ -81,6 +83,7 @@ func (m *model) bind(t *rapid.T, c *modelConn, before Stats) {
 			t.Fatalf("found %v of %v, want %v of %v", c.binding.Node, c.binding.Pool, c.record.node, c.record.pool)
 		}
 		c.record.open++
+		c.settled = c.record.accepted && c.record.policy == c.policy
 	case Bound:
 		if m.get(c.key) != nil {
 			t.Fatalf("a record was bound twice: %v", c.key)
@@ -177,7 +180,10 @@ func (m *model) Accepted(t *rapid.T) {
 		return
 	}
 	c.accepted, c.record.accepted = true, true
-	c.record.used, c.record.policy = m.clock.now(), c.policy
+	if !c.settled {
+		c.settled = true
+		c.record.used, c.record.policy = m.clock.now(), c.policy
+	}
 	m.get(c.key)
 }
 
@@ -228,7 +234,7 @@ func (m *model) Rebind(t *rapid.T) {
 		if c.binding.Outcome != Moved || c.binding.Node != node {
 			t.Fatalf("got %v, want the record moved to %v", c.binding, node)
 		}
-		c.accepted = false
+		c.accepted, c.settled = false, false
 		now := m.clock.now()
 		c.record = &modelRecord{node: node, pool: c.policy.Pool, policy: c.policy, created: now, used: now, open: 1}
 		m.records[c.key] = c.record

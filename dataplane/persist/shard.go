@@ -182,44 +182,41 @@ func (s *shard) drop(r ref, count func(*poolState)) {
 
 // hashOf computes a stored record's hash anew.
 func (s *shard) hashOf(r ref) uint64 {
-	k := s.keyOf(r)
+	var k Key
+	s.keyInto(&k, r)
 	return k.hash(s.table.seed)
 }
 
-func (s *shard) keyOf(r ref) Key {
+// keyInto puts the slot's key into the zero Key k.
+func (s *shard) keyInto(k *Key, r ref) {
 	sl := s.slab.at(r)
-	k := Key{space: *s.table.spaces.at(sl.space), length: sl.length}
-	copy(k.data[:], sl.key[:])
+	k.space, k.length = *s.table.spaces.at(sl.space), sl.length
+	*(*[narrowKey]byte)(k.data[:]) = sl.key
 	if k.wide() {
-		copy(k.data[narrowKey:], s.slab.tail(r)[:])
+		*(*[wideKey - narrowKey]byte)(k.data[narrowKey:]) = *s.slab.tail(r)
 	}
-	return k
 }
 
 func (s *shard) nodeOf(r *slot) netip.AddrPort { return *s.table.nodes.at(r.node) }
 
-func (s *shard) record(r ref, now uint64) Record {
+// record copies the slot into the zero Record rec.
+func (s *shard) record(rec *Record, r ref, now uint64) {
+	s.keyInto(&rec.Key, r)
 	sl := s.slab.at(r)
 	c := s.classOf(sl)
-	rec := Record{
-		Key:       s.keyOf(r),
-		Node:      s.nodeOf(sl),
-		Pool:      s.table.pool(c.pool).id,
-		Refresher: c.refresher,
-		Timeout:   c.timeout,
-		Timer:     c.timer,
-		Age:       elapsed(sl.created, now),
-		Remaining: Forever,
-		Open:      int(sl.open),
-		Accepted:  sl.flags&flagAccepted != 0,
-	}
+	rec.Node = s.nodeOf(sl)
+	rec.Pool, rec.Refresher = s.table.pool(c.pool).id, c.refresher
+	rec.Timeout, rec.Timer = c.timeout, c.timer
+	rec.Age = elapsed(sl.created, now)
+	rec.Open = int(sl.open)
+	rec.Accepted = sl.flags&flagAccepted != 0
 	if sl.open == 0 {
 		rec.Idle = elapsed(sl.used, now)
 	}
+	rec.Remaining = Forever
 	if d := s.deadline(sl, now); d != never {
 		rec.Remaining = elapsed(now, d)
 	}
-	return rec
 }
 
 // sweep looks at up to budget records whose time may have come and returns what is left of the budget.

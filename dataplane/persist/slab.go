@@ -1,5 +1,7 @@
 package persist
 
+import "unsafe"
+
 // ref numbers a slot of a shard; 0 is none.
 type ref uint32
 
@@ -15,7 +17,6 @@ type slot struct {
 	gen     uint32          // changes with every binding; 0 is a free slot
 
 	older, newer ref // recency list of the pool, idle records only; older links free slots too
-	prev, next   ref // wheel bucket
 	bucket       uint16
 	length       uint8
 	flags        uint8
@@ -30,13 +31,21 @@ const (
 const (
 	chunkBits  = 8
 	chunkSlots = 1 << chunkBits
-	slotSize   = 72
-	maxRef     = 1<<24 - 2 // what an index entry can name
+	slotSize   = int(unsafe.Sizeof(slot{}) + unsafe.Sizeof(links{})) // 64, a cache line, and 8
+	maxRef     = 1<<24 - 2                                           // what an index entry can name
 )
+
+// links join the slots of a wheel bucket. They lie apart because connections never need them.
+type links struct{ prev, next ref }
+
+// page is the memory of a chunk's slots, without waste in the allocator's size classes.
+type page struct {
+	slots [chunkSlots]slot
+	links [chunkSlots]links
+}
 
 // chunk is a slab of slots, all narrow or all wide.
 type chunk struct {
-	slots      *[chunkSlots]slot
 	tails      *[chunkSlots][wideKey - narrowKey]byte // nil in a narrow chunk
 	free       ref                                    // first free slot
 	live       uint16
@@ -45,6 +54,7 @@ type chunk struct {
 
 // slab hands out the slots of one shard and gives empty chunks back.
 type slab struct {
+	pages  []*page // by number of chunk; nil: given back
 	chunks []chunk
 	spare  []uint32  // numbers of chunks that were given back
 	free   [2]uint32 // first chunk with a free slot, as number + 1: narrow, wide
@@ -53,12 +63,17 @@ type slab struct {
 
 func (b *slab) at(r ref) *slot {
 	r--
-	return &b.chunks[r>>chunkBits].slots[r&(chunkSlots-1)]
+	return &b.pages[r>>chunkBits].slots[r&(chunkSlots-1)]
 }
 
 func (b *slab) tail(r ref) *[wideKey - narrowKey]byte {
 	r--
 	return &b.chunks[r>>chunkBits].tails[r&(chunkSlots-1)]
+}
+
+func (b *slab) links(r ref) *links {
+	r--
+	return &b.pages[r>>chunkBits].links[r&(chunkSlots-1)]
 }
 
 // take returns a zeroed slot, or 0 when the shard has no number left.
@@ -107,16 +122,18 @@ func (b *slab) grow(wide bool) bool {
 		}
 		n = uint32(len(b.chunks))
 		b.chunks = append(b.chunks, chunk{})
+		b.pages = append(b.pages, nil)
 	}
 	c := &b.chunks[n]
-	c.slots = new([chunkSlots]slot)
+	p := new(page)
+	b.pages[n] = p
 	if wide {
 		c.tails = new([chunkSlots][wideKey - narrowKey]byte)
 	}
 	b.bytes += c.size()
 	first := ref(n<<chunkBits) + 1
-	for i := range c.slots[:chunkSlots-1] {
-		c.slots[i].older = first + ref(i) + 1
+	for i := range p.slots[:chunkSlots-1] {
+		p.slots[i].older = first + ref(i) + 1
 	}
 	c.free = first
 	b.link(width(wide), n+1)
@@ -126,6 +143,7 @@ func (b *slab) grow(wide bool) bool {
 func (b *slab) release(n uint32) {
 	b.bytes -= b.chunks[n-1].size()
 	b.chunks[n-1] = chunk{}
+	b.pages[n-1] = nil
 	b.spare = append(b.spare, n-1)
 }
 
@@ -169,5 +187,5 @@ func width(wide bool) int {
 // has says whether the slot's chunk exists.
 func (b *slab) has(r ref) bool {
 	n := int(r-1) >> chunkBits
-	return n < len(b.chunks) && b.chunks[n].slots != nil
+	return n < len(b.pages) && b.pages[n] != nil
 }

@@ -177,7 +177,7 @@ func (p *poolState) addTo(sum *Stats) {
 	records := p.count.Load()
 	sum.Records += int(records)
 	sum.Limit = int(p.limit.Load())
-	sum.Bytes += records * slotSize
+	sum.Bytes += records * int64(slotSize)
 	sum.Bound += p.bound.Load()
 	sum.Moved += p.moved.Load()
 	sum.Evicted += p.evicted.Load()

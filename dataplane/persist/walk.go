@@ -18,8 +18,10 @@ func (t *Table) List(f Filter) iter.Seq[Record] {
 			now := t.now()
 			slice = slice[:0]
 			for _, r := range refs {
-				if rec := s.record(r, now); f.Match(&rec) {
-					slice = append(slice, rec)
+				slice = append(slice, Record{})
+				rec := &slice[len(slice)-1]
+				if s.record(rec, r, now); !f.Match(rec) {
+					slice = slice[:len(slice)-1]
 				}
 			}
 		}, func() bool {
@@ -40,7 +42,8 @@ func (t *Table) Clear(f Filter) int {
 	t.walk(func(s *shard, refs []ref) {
 		now := t.now()
 		for _, r := range refs {
-			if rec := s.record(r, now); f.Match(&rec) {
+			var rec Record
+			if s.record(&rec, r, now); f.Match(&rec) {
 				s.drop(r, func(p *poolState) { p.cleared.Add(1) })
 				cleared++
 			}
@@ -57,7 +60,8 @@ func (t *Table) Retime(policy func(*Record) (Policy, bool)) int {
 	t.walk(func(s *shard, refs []ref) {
 		now := t.now()
 		for _, r := range refs {
-			rec := s.record(r, now)
+			var rec Record
+			s.record(&rec, r, now)
 			p, ok := policy(&rec)
 			p.Pool = rec.Refresher
 			if sl := s.slab.at(r); ok && !s.classOf(sl).follows(&p) {
@@ -78,7 +82,7 @@ func (t *Table) walk(visit func(*shard, []ref), next func() bool) {
 		s := &t.shards[i]
 		for chunk := 0; ; chunk++ {
 			s.mu.Lock()
-			if chunk >= len(s.slab.chunks) {
+			if chunk >= len(s.slab.pages) {
 				s.mu.Unlock()
 				break
 			}
@@ -94,13 +98,13 @@ func (t *Table) walk(visit func(*shard, []ref), next func() bool) {
 
 // liveIn appends the slots of a chunk whose records have not run out.
 func (s *shard) liveIn(chunk int, refs []ref) []ref {
-	c := &s.slab.chunks[chunk]
-	if c.slots == nil {
+	p := s.slab.pages[chunk]
+	if p == nil {
 		return refs
 	}
 	now := s.table.now()
-	for i := range c.slots {
-		if c.slots[i].gen != 0 && !s.expired(&c.slots[i], now) {
+	for i := range p.slots {
+		if p.slots[i].gen != 0 && !s.expired(&p.slots[i], now) {
 			refs = append(refs, ref(chunk<<chunkBits+i)+1)
 		}
 	}

@@ -24,10 +24,10 @@ func (w *wheel) add(b *slab, r ref, deadline, first uint64) {
 	s := b.at(r)
 	s.bucket = uint16(n)
 	s.flags |= flagWheel
-	s.prev, s.next = 0, w.buckets[n]
-	if s.next != 0 {
-		b.at(s.next).prev = r
+	if first := w.buckets[n]; first != 0 {
+		b.links(first).prev = r
 	}
+	*b.links(r) = links{next: w.buckets[n]}
 	w.buckets[n] = r
 }
 
@@ -38,15 +38,15 @@ func (w *wheel) remove(b *slab, r ref) {
 		return
 	}
 	s.flags &^= flagWheel
-	if s.prev != 0 {
-		b.at(s.prev).next = s.next
+	l := b.links(r)
+	if l.prev != 0 {
+		b.links(l.prev).next = l.next
 	} else {
-		w.buckets[s.bucket] = s.next
+		w.buckets[s.bucket] = l.next
 	}
-	if s.next != 0 {
-		b.at(s.next).prev = s.prev
+	if l.next != 0 {
+		b.links(l.next).prev = l.prev
 	}
-	s.prev, s.next = 0, 0
 }
 
 // catchUp skips ticks so that no more than one round is left to sweep. Every bucket still comes up once.
