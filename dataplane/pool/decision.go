@@ -59,7 +59,7 @@ func (p *Pool) Choose(d *Decision, in *Input) error {
 
 func (d *Decision) choose(in *Input) error {
 	if d.pool.persisted == nil {
-		return d.balance()
+		return d.counted(d.balance())
 	}
 	done, err := d.pool.persisted.choose(d, in)
 	if !done && err == nil {
@@ -67,6 +67,14 @@ func (d *Decision) choose(in *Input) error {
 	}
 	if !d.dry() {
 		d.pool.shared.outcomes.add(d.shard, d.outcome)
+	}
+	return d.counted(err)
+}
+
+// counted counts a connection that found no member.
+func (d *Decision) counted(err error) error {
+	if err != nil && !d.dry() {
+		d.pool.shared.unserved.Add(1)
 	}
 	return err
 }
@@ -153,16 +161,16 @@ func (d *Decision) Refused() error {
 	d.refused++
 	if d.refused > d.pool.refusals {
 		d.take(nil, 0)
-		return ErrNoMember
+		return d.counted(ErrNoMember)
 	}
 	if d.pool.persisted == nil {
-		return d.balance()
+		return d.counted(d.balance())
 	}
 	if d.pool.refuseUnavailable() && (d.outcome == OutcomeValid || d.outcome == OutcomeDisabledHonoured) {
 		d.take(nil, 0)
-		return ErrRefused
+		return d.counted(ErrRefused)
 	}
-	return d.pool.persisted.refused(d)
+	return d.counted(d.pool.persisted.refused(d))
 }
 
 // Accepted says that the chosen member accepted: it is counted, and only now a record is refreshed (a

@@ -66,6 +66,8 @@ type shared struct {
 	outcomes *tally
 	// expired and evicted are what the table had counted at the last reset.
 	expired, evicted atomic.Uint64
+	// unserved counts connections that found no member.
+	unserved atomic.Uint64
 	// printedOrder is set once a cookie in the byte order of seed 002 was met.
 	printedOrder atomic.Bool
 }
@@ -222,13 +224,17 @@ func (p *Pool) Outcomes() *pb.PersistOutcomes {
 	return sum
 }
 
-// ResetOutcomes counts outcomes from zero again.
+// ResetOutcomes counts outcomes and unserved connections from zero again.
 func (p *Pool) ResetOutcomes() {
 	records := p.recordStats()
 	p.shared.expired.Store(records.Expired)
 	p.shared.evicted.Store(records.Evicted)
 	p.shared.outcomes.reset()
+	p.shared.unserved.Store(0)
 }
+
+// Unserved is how many connections found no member that they could use.
+func (p *Pool) Unserved() uint64 { return p.shared.unserved.Load() }
 
 // Records is the number of records that were bound through the pool.
 func (p *Pool) Records() int { return p.recordStats().Records }

@@ -1,0 +1,268 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bigpipe/dataplane/forward"
+	"bigpipe/dataplane/persist"
+	"bigpipe/dataplane/pool"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+// Protocol is the version of the Apply protocol that is spoken.
+const Protocol = 1
+
+// Errors of Apply. Nothing changes with any of them.
+var (
+	// ErrProtocol means that the sender speaks another version.
+	ErrProtocol = errors.New("another protocol version")
+	// ErrForeignStore means that the configuration of another store is applied.
+	ErrForeignStore = errors.New("the configuration of another store is applied")
+	// ErrBase means that the delta does not begin where this dataplane is; it needs the whole configuration.
+	ErrBase = errors.New("the delta does not fit")
+	// ErrMalformed means that the message makes no sense.
+	ErrMalformed = errors.New("malformed")
+)
+
+// EngineOptions are what an engine is made with. The zero value is a dataplane that keeps nothing on disk.
+type EngineOptions struct {
+	// StateDir is where the applied configuration is kept; "" keeps none.
+	StateDir string
+	// Addresses says what to bind and dial; nil is what the configuration says.
+	Addresses *AddressMap
+	// Log is where it tells what goes on; nil is slog's default.
+	Log *slog.Logger
+}
+
+// Engine makes a configuration the running one. Its methods may be called from any goroutine.
+type Engine struct {
+	log         *slog.Logger
+	addresses   *AddressMap
+	records     *persist.Table
+	connections *forward.Table
+	started     time.Time
+	running     atomic.Pointer[runtime]
+	gone        gone
+	peak        atomic.Int64 // most connections at a time, looked at with every beat
+
+	mu      sync.Mutex // guards all below and every change of running
+	journal *journal   // nil without a state directory
+	rewrite bool       // the journal must be written anew
+
+	draining     sync.WaitGroup
+	drainContext context.Context
+	drainNow     context.CancelFunc
+	stop         chan struct{}
+	stopped      sync.WaitGroup
+}
+
+// NewEngine starts an engine. It begins with what the state directory says was applied last; damage there is logged, and
+// what can be read is in effect. Close ends it.
+func NewEngine(o EngineOptions) (*Engine, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	e := &Engine{
+		log: o.Log, addresses: o.Addresses, started: time.Now(), stop: make(chan struct{}),
+		records: persist.New(persist.Options{Limit: persist.DefaultLimit}),
+	}
+	e.drainContext, e.drainNow = context.WithCancel(context.Background())
+	e.running.Store(emptyRuntime())
+	var tree *config.Tree
+	var applied *pb.ApplyHeader
+	if o.StateDir != "" {
+		var err error
+		e.journal, tree, applied, err = openJournal(o.StateDir)
+		switch {
+		case errors.Is(err, errDamaged):
+			o.Log.Error("the applied configuration is damaged; what can be read is in effect", "error", err)
+			applied = &pb.ApplyHeader{StoreId: applied.GetStoreId()} // no delta fits
+			e.rewrite = true
+		case err != nil:
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	e.connections = forward.NewTable(o.Log)
+	if tree != nil && applied != nil {
+		e.mu.Lock()
+		e.run(tree, applied, config.Diff(config.NewTree(), tree))
+		e.mu.Unlock()
+		o.Log.Info("configuration restored", "revision", applied.GetRevision(), "objects", tree.Len(""))
+	}
+	e.stopped.Go(e.beat)
+	return e, nil
+}
+
+// Close stops accepting and lets open connections end until ctx does; then they are reset. It returns when nothing of the
+// engine runs any more.
+func (e *Engine) Close(ctx context.Context) {
+	close(e.stop)
+	e.stopped.Wait()
+	e.mu.Lock()
+	for _, v := range e.running.Load().virtuals {
+		v.drain(e)
+	}
+	e.mu.Unlock()
+	end := context.AfterFunc(ctx, e.drainNow)
+	e.draining.Wait()
+	end()
+	e.drainNow()
+	e.connections.Close()
+	if e.journal != nil {
+		e.flush()
+		e.journal.close()
+	}
+}
+
+// Update is a whole configuration or a delta.
+type Update struct {
+	Header  *pb.ApplyHeader
+	Changed []*pb.Object // kept; not to be changed afterwards
+	Deleted []string
+}
+
+// Apply makes a configuration the wanted one. It fails for no object: what is not in effect is in the result, and goes
+// on being tried.
+func (e *Engine) Apply(u *Update) ([]*pb.NotInEffect, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	prev := e.running.Load()
+	if err := prev.accepts(u); err != nil {
+		return nil, err
+	}
+	tree, changes := prev.wanted(u)
+	e.run(tree, u.Header, changes)
+	e.record(u.Header, tree, changes)
+	return e.running.Load().notInEffect(), nil
+}
+
+// accepts checks an update before anything happens.
+func (r *runtime) accepts(u *Update) error {
+	h, applied := u.Header, r.applied
+	switch {
+	case h == nil:
+		return fmt.Errorf("%w: no header", ErrMalformed)
+	case h.GetProtocol() != Protocol:
+		return fmt.Errorf("%w: %d, want %d", ErrProtocol, h.GetProtocol(), Protocol)
+	case h.GetStoreId() == "":
+		return fmt.Errorf("%w: no store identity", ErrMalformed)
+	case applied.GetStoreId() != "" && applied.GetStoreId() != h.GetStoreId():
+		return fmt.Errorf("%w: %s; to follow %s, start with an empty state directory", ErrForeignStore, applied.GetStoreId(), h.GetStoreId())
+	case h.GetFull() && len(u.Deleted) > 0:
+		return fmt.Errorf("%w: a whole configuration that deletes", ErrMalformed)
+	case !h.GetFull() && (h.GetBaseRevision() == 0 || h.GetBaseRevision() != applied.GetRevision() || h.GetBaseSequence() != applied.GetSequence()):
+		return fmt.Errorf("%w: it begins at %d.%d, applied is %d.%d", ErrBase,
+			h.GetBaseRevision(), h.GetBaseSequence(), applied.GetRevision(), applied.GetSequence())
+	}
+	for _, o := range u.Changed {
+		if o.Key() == "" {
+			return fmt.Errorf("%w: an object without a kind", ErrMalformed)
+		}
+	}
+	return nil
+}
+
+// wanted returns the configuration after an update, and how it differs from the one before.
+func (r *runtime) wanted(u *Update) (*config.Tree, []config.Change) {
+	if u.Header.GetFull() {
+		tree := config.NewTree(u.Changed...)
+		return tree, config.Diff(r.view, tree)
+	}
+	o := config.NewOverlay(r.view)
+	for _, key := range u.Deleted {
+		o.Delete(key)
+	}
+	for _, obj := range u.Changed {
+		o.Put(obj)
+	}
+	return o.Tree(), o.Changes()
+}
+
+// run compiles what the changes touch, makes it the running configuration, and follows it. The caller holds the lock.
+func (e *Engine) run(tree *config.Tree, applied *pb.ApplyHeader, changes []config.Change) {
+	next := e.running.Load().derive(tree, applied)
+	touched := affected(tree, changes)
+	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Dial: e.addresses.Local})
+	next.compileRules(touched.rules)
+	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses)
+	e.limitRecords(tree)
+	retime.apply(e.records)
+	for _, v := range gone {
+		e.gone.add(v.counters.Counts())
+		v.drain(e)
+	}
+	e.running.Store(next)
+	for v, p := range plans { // who gives up an address goes before who may want it
+		if !p.bind.IsValid() {
+			v.follow(p, e)
+		}
+	}
+	for v, p := range plans {
+		if p.bind.IsValid() {
+			v.follow(p, e)
+		}
+	}
+}
+
+// compileVirtuals plans the dirty virtual servers. Those that are no more configured leave the runtime.
+func (r *runtime) compileVirtuals(names map[string]struct{}, addresses *AddressMap) (plans map[*virtual]plan, gone []*virtual) {
+	plans = make(map[*virtual]plan, len(names))
+	for name := range names {
+		v, vs := r.virtuals[name], config.FindVirtual(r.view, name)
+		if vs == nil {
+			if v != nil {
+				delete(r.virtuals, name)
+				gone = append(gone, v)
+			}
+			continue
+		}
+		if v == nil {
+			v = &virtual{address: name, counters: pool.NewCounters()}
+			r.virtuals[name] = v
+		}
+		plans[v] = r.plan(vs, v.counters, addresses)
+	}
+	return plans, gone
+}
+
+func (e *Engine) limitRecords(tree *config.Tree) {
+	limit := persist.DefaultLimit
+	if g := config.Globals(tree); g.PersistTableLimit != nil {
+		limit = int(g.GetPersistTableLimit())
+	}
+	e.records.SetLimit(limit)
+}
+
+// Bound returns where a virtual server listens, which the address map may have changed; false while it does not.
+func (e *Engine) Bound(virtual string) (netip.AddrPort, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := e.running.Load().virtuals[virtual]
+	if v == nil || v.listener == nil {
+		return netip.AddrPort{}, false
+	}
+	return v.listener.Addr(), true
+}
+
+// Status tells what is applied and what of it is not in effect now.
+func (e *Engine) Status() *pb.StatusReply {
+	r := e.running.Load()
+	return &pb.StatusReply{
+		Version:       Version(),
+		StoreId:       r.applied.GetStoreId(),
+		Revision:      r.applied.GetRevision(),
+		Sequence:      r.applied.GetSequence(),
+		NotInEffect:   r.notInEffect(),
+		UptimeSeconds: wholeSeconds(time.Since(e.started)),
+	}
+}
+
+func wholeSeconds(d time.Duration) uint64 { return uint64(max(d, 0) / time.Second) }

@@ -1,0 +1,146 @@
+package dataplane
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"bigpipe/dataplane/forward"
+	"bigpipe/dataplane/http1"
+	"bigpipe/dataplane/pool"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+// ErrUnknown means that there is no object of a name.
+var ErrUnknown = errors.New("not found")
+
+// Explain tells which member a connection would get now, and why. Nothing changes by it.
+func (e *Engine) Explain(req *pb.ExplainRequest) (*pb.ExplainReply, error) {
+	rt := e.running.Load()
+	p := rt.pools[req.GetPool()]
+	if p == nil {
+		return nil, fmt.Errorf("pool %s: %w", req.GetPool(), ErrUnknown)
+	}
+	in, err := rt.explainInput(req)
+	if err != nil {
+		return nil, err
+	}
+	var steps []string
+	if req.Virtual == nil && in.Virtual.IsValid() {
+		steps = append(steps, fmt.Sprintf("virtual server %s is the first that can reach pool %s", in.Virtual, p.Name))
+	}
+	m, more := p.Explain(in)
+	reply := &pb.ExplainReply{Steps: append(steps, more...)}
+	if m != nil {
+		reply.Member = m.Addr.String()
+	}
+	return reply, nil
+}
+
+func (r *runtime) explainInput(req *pb.ExplainRequest) (*pool.Input, error) {
+	client, err := parseNode(req.GetClient())
+	if err != nil {
+		return nil, fmt.Errorf("client %q is not an address", req.GetClient())
+	}
+	in := &pool.Input{Client: client}
+	if req.Virtual != nil {
+		if in.Virtual, err = netip.ParseAddrPort(req.GetVirtual()); err != nil {
+			return nil, fmt.Errorf("virtual server %q is not an address and port", req.GetVirtual())
+		}
+		in.Virtual = unmapped(in.Virtual)
+	} else {
+		in.Virtual = r.firstVirtual(req.GetPool())
+	}
+	if req.Destination != nil {
+		if in.Destination, err = parseNode(req.GetDestination()); err != nil {
+			return nil, fmt.Errorf("destination %q is not an address", req.GetDestination())
+		}
+	}
+	if req.Cookie != nil {
+		in.Request, err = cookieRequest(req.GetCookie())
+	}
+	return in, err
+}
+
+// firstVirtual is the first virtual server that can reach a pool: directly, else by a rule.
+func (r *runtime) firstVirtual(name string) netip.AddrPort {
+	direct, byRule := config.VirtualsOf(r.view, name)
+	for _, vs := range append(direct, byRule...) {
+		if addr, err := netip.ParseAddrPort(vs.GetAddress()); err == nil {
+			return unmapped(addr)
+		}
+	}
+	return netip.AddrPort{}
+}
+
+// cookieRequest makes the head of a request with a Cookie line.
+func cookieRequest(value string) (*http1.Head, error) {
+	if strings.ContainsAny(value, "\r\n\x00") {
+		return nil, errors.New("the cookie is not a header's value")
+	}
+	r := &http1.Request{}
+	if n, err := r.Parse([]byte("GET / HTTP/1.1\r\nHost: explain\r\nCookie: " + value + "\r\n\r\n")); err != nil || n == 0 {
+		return nil, fmt.Errorf("the cookie is not a header's value: %w", cmp.Or(err, errors.New("incomplete")))
+	}
+	return &r.Head, nil
+}
+
+// Connections lists the open connections that a request chooses. The error says what is wrong with it.
+func (e *Engine) Connections(req *pb.ListConnectionsRequest) (iter.Seq[*pb.Connection], error) {
+	client, err := addressFilter("client", req.Client)
+	if err != nil {
+		return nil, err
+	}
+	virtual, err := addressFilter("virtual server", req.Virtual)
+	if err != nil {
+		return nil, err
+	}
+	node, err := addressFilter("node", req.Node)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(*pb.Connection) bool) {
+		e.connections.Range(func(c forward.Connection) bool {
+			if !client(c.Client) || !virtual(c.Virtual) || !node(c.Node) {
+				return true
+			}
+			return yield(connectionMessage(c))
+		})
+	}, nil
+}
+
+func connectionMessage(c forward.Connection) *pb.Connection {
+	m := &pb.Connection{
+		Client: c.Client.String(), Virtual: c.Virtual.String(), Protocol: "tcp",
+		AgeSeconds: wholeSeconds(c.Age), IdleSeconds: wholeSeconds(c.Idle),
+	}
+	if c.Node.IsValid() {
+		m.Node = c.Node.String()
+	}
+	return m
+}
+
+// addressFilter matches an address, an address and port, or a network; nil matches all.
+func addressFilter(what string, text *string) (func(netip.AddrPort) bool, error) {
+	if text == nil {
+		return func(netip.AddrPort) bool { return true }, nil
+	}
+	if network, err := netip.ParsePrefix(*text); err == nil {
+		return func(a netip.AddrPort) bool { return network.Contains(a.Addr().Unmap()) }, nil
+	}
+	want, err := parseNode(*text)
+	if err != nil {
+		return nil, fmt.Errorf("%s %q is not an address, an address and port, or a network", what, *text)
+	}
+	return func(a netip.AddrPort) bool {
+		return a.Addr().Unmap() == want.Addr() && (want.Port() == 0 || want.Port() == a.Port())
+	}, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

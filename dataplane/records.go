@@ -1,0 +1,209 @@
+package dataplane
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"time"
+
+	"bigpipe/dataplane/persist"
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// recordFilter chooses records: what the table can tell by itself, and the rest.
+type recordFilter struct {
+	table   persist.Filter
+	virtual *string        // the scope's text
+	kinds   []persist.Kind // empty: all
+}
+
+var modeKinds = map[pb.PersistMode][]persist.Kind{
+	pb.PersistMode_PERSIST_MODE_SIMPLE: {persist.Simple},
+	pb.PersistMode_PERSIST_MODE_STICKY: {persist.Sticky},
+	pb.PersistMode_PERSIST_MODE_SSL:    {persist.SSL, persist.Ticket},
+	pb.PersistMode_PERSIST_MODE_SIP:    {persist.SIP},
+	pb.PersistMode_PERSIST_MODE_MSRDP:  {persist.MSRDP},
+	pb.PersistMode_PERSIST_MODE_TOKEN:  {persist.Token},
+	pb.PersistMode_PERSIST_MODE_COOKIE: {persist.Cookie},
+}
+
+func modeOf(kind persist.Kind) pb.PersistMode {
+	for mode, kinds := range modeKinds {
+		if slices.Contains(kinds, kind) {
+			return mode
+		}
+	}
+	return pb.PersistMode_PERSIST_MODE_UNSPECIFIED
+}
+
+func newRecordFilter(f *pb.RecordFilter) (*recordFilter, error) {
+	r := &recordFilter{}
+	if f.GetClient() != "" {
+		if err := r.table.SetClient(f.GetClient()); err != nil {
+			return nil, err
+		}
+	}
+	if f.GetNode() != "" {
+		node, err := parseNode(f.GetNode())
+		if err != nil {
+			return nil, err
+		}
+		r.table.Node = node
+	}
+	if f.GetPool() != "" {
+		r.table.Pool = persist.PoolIDOf(f.GetPool())
+	}
+	if f != nil && f.Virtual != nil {
+		text := f.GetVirtual()
+		if addr, err := netip.ParseAddrPort(text); err == nil {
+			text = unmapped(addr).String()
+		}
+		r.virtual = &text
+	}
+	if f != nil && f.Mode != nil {
+		r.kinds = modeKinds[f.GetMode()]
+		if len(r.kinds) == 0 {
+			return nil, fmt.Errorf("mode %s keeps no records", pb.EnumWord(f.GetMode()))
+		}
+	}
+	r.table.Older = time.Duration(min(f.GetOlderSeconds(), 1<<33)) * time.Second
+	return r, nil
+}
+
+// parseNode reads "ADDRESS" or "ADDRESS:PORT"; port 0 is any port.
+func parseNode(text string) (netip.AddrPort, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(addr.Unmap(), 0), nil
+	}
+	node, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return node, fmt.Errorf("node %q is not an address or an address and port", text)
+	}
+	return unmapped(node), nil
+}
+
+func (f *recordFilter) match(r *persist.Record) bool {
+	return (f.virtual == nil || *f.virtual == r.Key.Scope().Virtual()) &&
+		(len(f.kinds) == 0 || slices.Contains(f.kinds, r.Key.Kind()))
+}
+
+// poolNames finds names by the IDs that records have.
+func (r *runtime) poolNames() map[persist.PoolID]string {
+	names := make(map[persist.PoolID]string, len(r.pools))
+	for name, p := range r.pools {
+		names[p.ID] = name
+	}
+	return names
+}
+
+// Records lists the persistence records that a filter chooses; nil chooses all. The error says what is wrong with it.
+func (e *Engine) Records(filter *pb.RecordFilter) (iter.Seq[*pb.Record], error) {
+	f, err := newRecordFilter(filter)
+	if err != nil {
+		return nil, err
+	}
+	names := e.running.Load().poolNames()
+	return func(yield func(*pb.Record) bool) {
+		for r := range e.records.List(f.table) {
+			if f.match(&r) && !yield(recordMessage(&r, names)) {
+				return
+			}
+		}
+	}, nil
+}
+
+func recordMessage(r *persist.Record, names map[persist.PoolID]string) *pb.Record {
+	m := &pb.Record{
+		Pool:        names[r.Pool],
+		Mode:        modeOf(r.Key.Kind()),
+		Key:         r.Key.String(),
+		Virtual:     r.Key.Scope().Virtual(),
+		Node:        r.Node.String(),
+		AgeSeconds:  wholeSeconds(r.Age),
+		Connections: uint32(r.Open),
+	}
+	if r.Remaining != persist.Forever {
+		m.ExpiresInSeconds = new(wholeSeconds(r.Remaining))
+	}
+	return m
+}
+
+// ClearRecords removes the records that a filter chooses, and returns how many. Connections go on.
+func (e *Engine) ClearRecords(filter *pb.RecordFilter) (uint64, error) {
+	f, err := newRecordFilter(filter)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case f.virtual == nil && len(f.kinds) == 0:
+		return uint64(e.records.Clear(f.table)), nil
+	case f.virtual == nil && len(f.kinds) == 1:
+		f.table.Kind = f.kinds[0]
+		return uint64(e.records.Clear(f.table)), nil
+	}
+	return uint64(e.records.Retime(func(r *persist.Record) (persist.Policy, bool) {
+		return ended, f.table.Match(r) && f.match(r)
+	})), nil
+}
+
+// Forecast tells of each member at a node, "ADDRESS" or "ADDRESS:PORT", who is still bound to it and for how long.
+func (e *Engine) Forecast(node string) (*pb.ForecastReply, error) {
+	at, err := parseNode(node)
+	if err != nil {
+		return nil, err
+	}
+	rt := e.running.Load()
+	type place struct {
+		pool persist.PoolID
+		node netip.AddrPort
+	}
+	found := map[place]*forecast{}
+	for r := range e.records.List(persist.Filter{Node: at}) {
+		p := place{r.Pool, r.Node}
+		if found[p] == nil {
+			found[p] = &forecast{}
+		}
+		found[p].add(&r)
+	}
+	reply := &pb.ForecastReply{}
+	for _, name := range sortedKeys(rt.pools) {
+		p := rt.pools[name]
+		for _, m := range p.Members() {
+			if m.Addr.Addr() != at.Addr() || at.Port() != 0 && m.Addr.Port() != at.Port() {
+				continue
+			}
+			member := &pb.ForecastMember{Pool: name, Node: m.Addr.String(), Connections: uint32(m.Counters().Current())}
+			found[place{p.ID, m.Addr}].fill(member)
+			reply.Members = append(reply.Members, member)
+		}
+	}
+	return reply, nil
+}
+
+// forecast sums the records of one member. Nil is none.
+type forecast struct {
+	clients uint64
+	seen    time.Duration // since the last use of the last one
+	empty   time.Duration
+	forever bool
+}
+
+func (f *forecast) add(r *persist.Record) {
+	if f.clients == 0 || r.Idle < f.seen {
+		f.seen = r.Idle
+	}
+	f.clients++
+	f.forever = f.forever || r.Remaining == persist.Forever
+	f.empty = max(f.empty, r.Remaining)
+}
+
+func (f *forecast) fill(m *pb.ForecastMember) {
+	if f == nil {
+		return
+	}
+	m.Clients, m.LastSeenSeconds = f.clients, new(wholeSeconds(f.seen))
+	if !f.forever {
+		m.EmptyInSeconds = new(wholeSeconds(f.empty))
+	}
+}

@@ -1,0 +1,50 @@
+package dataplane
+
+import (
+	"bigpipe/dataplane/persist"
+	"bigpipe/dataplane/pool"
+)
+
+// retiming says what happens to records whose pools were changed: their timing follows the pool, and those of a pool that
+// is gone, or persists in another way now, end.
+type retiming struct {
+	pools map[persist.PoolID]timing
+}
+
+type timing struct {
+	kind   persist.Kind // of the records that live on; 0: none
+	policy persist.Policy
+}
+
+func newRetiming() *retiming { return &retiming{pools: map[persist.PoolID]timing{}} }
+
+// note takes in the change of a pool; next is nil for one that is gone.
+func (t *retiming) note(old, next *pool.Pool) {
+	if old == nil || old.Records() == 0 {
+		return
+	}
+	now := timing{}
+	if next != nil {
+		now.kind, now.policy = next.Policy()
+	}
+	if kind, policy := old.Policy(); kind != now.kind || policy != now.policy {
+		t.pools[old.ID] = now
+	}
+}
+
+// ended is a timing under which a record is over at once, open connections or not.
+var ended = persist.Policy{Timeout: 1, Timer: persist.Fixed}
+
+func (t *retiming) policy(r *persist.Record) (persist.Policy, bool) {
+	if now, ok := t.pools[r.Pool]; ok && now.kind != r.Key.Kind() {
+		return ended, true
+	}
+	now, ok := t.pools[r.Refresher]
+	return now.policy, ok && now.kind == r.Key.Kind()
+}
+
+func (t *retiming) apply(table *persist.Table) {
+	if len(t.pools) > 0 {
+		table.Retime(t.policy)
+	}
+}

@@ -1,0 +1,162 @@
+package dataplane
+
+import (
+	"maps"
+
+	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/rule"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+// runtime is what runs for one configuration. It is immutable; the engine replaces it whole. Its virtual servers are
+// handed over from one to the next.
+type runtime struct {
+	view     *config.Tree
+	applied  *pb.ApplyHeader // never nil
+	pools    map[string]*pool.Pool
+	rules    map[string]*rule.Rule // without those that cannot be compiled
+	virtuals map[string]*virtual
+	// faults says of keys why they are not in effect, whatever the host looks like. What depends on the host is with
+	// the virtual servers.
+	faults map[string]string
+}
+
+func emptyRuntime() *runtime {
+	return &runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}}
+}
+
+// derive returns a runtime that can still be changed, with all that stays.
+func (r *runtime) derive(view *config.Tree, applied *pb.ApplyHeader) *runtime {
+	next := &runtime{
+		view: view, applied: applied,
+		pools: maps.Clone(r.pools), rules: maps.Clone(r.rules), virtuals: maps.Clone(r.virtuals), faults: maps.Clone(r.faults),
+	}
+	if r.pools == nil {
+		next.pools, next.rules = map[string]*pool.Pool{}, map[string]*rule.Rule{}
+		next.virtuals, next.faults = map[string]*virtual{}, map[string]string{}
+	}
+	return next
+}
+
+// dirty collects the names of what has to be compiled anew.
+type dirty struct {
+	view     *config.Tree
+	pools    map[string]struct{}
+	rules    map[string]struct{}
+	virtuals map[string]struct{}
+}
+
+// affected says what the changes that led to the view touch: the objects themselves and what refers to them.
+func affected(view *config.Tree, changes []config.Change) *dirty {
+	d := &dirty{view: view, pools: map[string]struct{}{}, rules: map[string]struct{}{}, virtuals: map[string]struct{}{}}
+	for _, c := range changes {
+		kind, name := pb.SplitKey(c.Key)
+		switch kind {
+		case "pool":
+			d.pools[name] = struct{}{}
+		case "rule":
+			d.rules[name] = struct{}{}
+		case "virtual":
+			d.virtuals[name] = struct{}{}
+		case "global":
+			d.all()
+		case "service":
+			d.service(uint16(max(c.Old.GetService().GetPort(), c.New.GetService().GetPort())))
+		}
+		d.referrers(c.Key)
+	}
+	return d
+}
+
+// referrers marks what refers to a key, and what refers to that. A rule is compiled without its pools, so it is only
+// passed through unless one of its classes changed.
+func (d *dirty) referrers(key string) {
+	of, _ := pb.SplitKey(key)
+	d.view.Referrers(key, func(from string) bool {
+		switch kind, name := pb.SplitKey(from); kind {
+		case "virtual":
+			d.virtuals[name] = struct{}{}
+		case "rule":
+			if of == "class" {
+				d.rules[name] = struct{}{}
+			}
+			d.referrers(from)
+		case "pool":
+			if _, known := d.pools[name]; !known {
+				d.pools[name] = struct{}{}
+				d.referrers(from)
+			}
+		}
+		return true
+	})
+}
+
+// all marks everything: the variables of the unit reach everywhere.
+func (d *dirty) all() {
+	mark := func(kind string, set map[string]struct{}) {
+		d.view.Range(kind, func(o *pb.Object) bool {
+			_, name := pb.SplitKey(o.Key())
+			set[name] = struct{}{}
+			return true
+		})
+	}
+	mark("pool", d.pools)
+	mark("virtual", d.virtuals)
+}
+
+// service marks the pools with members on a port.
+func (d *dirty) service(port uint16) {
+	d.view.Range("pool", func(o *pb.Object) bool {
+		for _, m := range o.GetPool().GetMembers() {
+			if _, p, _ := config.SplitAddress(m.GetAddress()); p == port {
+				d.pools[o.GetPool().GetName()] = struct{}{}
+				d.referrers(o.Key())
+				break
+			}
+		}
+		return true
+	})
+}
+
+// compilePools replaces the dirty pools and returns how records of old ones must change.
+func (r *runtime) compilePools(names map[string]struct{}, env *pool.Env) *retiming {
+	env.View = r.view
+	t := newRetiming()
+	for name := range names {
+		old := r.pools[name]
+		delete(r.faults, "pool/"+name)
+		c := config.FindPool(r.view, name)
+		if c == nil {
+			delete(r.pools, name)
+			t.note(old, nil)
+			continue
+		}
+		next, reasons := pool.Compile(c, env, old)
+		if c.GetForward() {
+			reasons = append(reasons, "forward")
+		}
+		r.pools[name] = next
+		r.fault("pool/"+name, reasons...)
+		t.note(old, next)
+	}
+	return t
+}
+
+func (r *runtime) compileRules(names map[string]struct{}) {
+	classes := func(name string) *pb.Class { return r.view.Get("class/" + name).GetClass() }
+	for name := range names {
+		delete(r.faults, "rule/"+name)
+		delete(r.rules, name)
+		c := config.FindRule(r.view, name)
+		if c == nil {
+			continue
+		}
+		compiled, err := rule.Compile(c, classes)
+		if err != nil {
+			r.fault("rule/"+name, err.Error())
+			continue
+		}
+		r.rules[name] = compiled
+	}
+}

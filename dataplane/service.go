@@ -1,0 +1,157 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// replySlice is how many records or connections one message of a stream holds.
+const replySlice = 500
+
+// service makes an engine available to mgmtd.
+type service struct {
+	pb.UnimplementedDataplaneServer
+	engine *Engine
+}
+
+// NewService returns the Dataplane service of an engine.
+func NewService(e *Engine) pb.DataplaneServer { return &service{engine: e} }
+
+// Apply implements the service. The pieces of an update are put together first.
+func (s *service) Apply(stream grpc.ClientStreamingServer[pb.ApplyRequest, pb.ApplyReply]) error {
+	var u Update
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if piece.GetHeader() != nil {
+			if u.Header != nil {
+				return status.Error(codes.InvalidArgument, "malformed: two headers")
+			}
+			u.Header = piece.GetHeader()
+		}
+		if u.Header == nil {
+			return status.Error(codes.InvalidArgument, "malformed: changes before the header")
+		}
+		u.Changed = append(u.Changed, piece.GetChanged()...)
+		u.Deleted = append(u.Deleted, piece.GetDeleted()...)
+	}
+	missing, err := s.engine.Apply(&u)
+	if err != nil {
+		return status.Error(applyCode(err), err.Error())
+	}
+	return stream.SendAndClose(&pb.ApplyReply{
+		Revision: u.Header.GetRevision(), Sequence: u.Header.GetSequence(), NotInEffect: missing,
+	})
+}
+
+func applyCode(err error) codes.Code {
+	switch {
+	case errors.Is(err, ErrProtocol), errors.Is(err, ErrForeignStore):
+		return codes.FailedPrecondition
+	case errors.Is(err, ErrBase):
+		return codes.Aborted
+	case errors.Is(err, ErrMalformed):
+		return codes.InvalidArgument
+	}
+	return codes.Internal
+}
+
+// Status implements the service.
+func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, error) {
+	return s.engine.Status(), nil
+}
+
+// ListRecords implements the service.
+func (s *service) ListRecords(req *pb.ListRecordsRequest, stream grpc.ServerStreamingServer[pb.ListRecordsReply]) error {
+	records, err := s.engine.Records(req.GetFilter())
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	reply := &pb.ListRecordsReply{}
+	for r := range records {
+		if reply.Records = append(reply.Records, r); len(reply.Records) == replySlice {
+			if err := stream.Send(reply); err != nil {
+				return err
+			}
+			reply = &pb.ListRecordsReply{}
+		}
+	}
+	if len(reply.Records) == 0 {
+		return nil
+	}
+	return stream.Send(reply)
+}
+
+// ClearRecords implements the service.
+func (s *service) ClearRecords(_ context.Context, req *pb.ClearRecordsRequest) (*pb.ClearRecordsReply, error) {
+	n, err := s.engine.ClearRecords(req.GetFilter())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return &pb.ClearRecordsReply{Cleared: n}, nil
+}
+
+// Explain implements the service.
+func (s *service) Explain(_ context.Context, req *pb.ExplainRequest) (*pb.ExplainReply, error) {
+	reply, err := s.engine.Explain(req)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return nil, status.Error(codes.NotFound, err.Error())
+	case err != nil:
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return reply, nil
+}
+
+// Forecast implements the service.
+func (s *service) Forecast(_ context.Context, req *pb.ForecastRequest) (*pb.ForecastReply, error) {
+	reply, err := s.engine.Forecast(req.GetNode())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return reply, nil
+}
+
+// ListConnections implements the service.
+func (s *service) ListConnections(req *pb.ListConnectionsRequest, stream grpc.ServerStreamingServer[pb.ListConnectionsReply]) error {
+	connections, err := s.engine.Connections(req)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	reply := &pb.ListConnectionsReply{}
+	for c := range connections {
+		if reply.Connections = append(reply.Connections, c); len(reply.Connections) == replySlice {
+			if err := stream.Send(reply); err != nil {
+				return err
+			}
+			reply = &pb.ListConnectionsReply{}
+		}
+	}
+	if len(reply.Connections) == 0 {
+		return nil
+	}
+	return stream.Send(reply)
+}
+
+// Statistics implements the service.
+func (s *service) Statistics(_ context.Context, req *pb.StatisticsRequest) (*pb.StatisticsReply, error) {
+	return s.engine.Statistics(req), nil
+}
+
+// ResetStatistics implements the service.
+func (s *service) ResetStatistics(_ context.Context, req *pb.ResetStatisticsRequest) (*pb.ResetStatisticsReply, error) {
+	s.engine.ResetStatistics(req)
+	return &pb.ResetStatisticsReply{}, nil
+}

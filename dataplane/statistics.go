@@ -1,0 +1,173 @@
+package dataplane
+
+import (
+	"net/netip"
+	"time"
+
+	"bigpipe/dataplane/pool"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+// Statistics returns what was counted. A request that names objects gets these alone: a pool its members, a node its sums
+// and the members at it. One that names nothing gets everything.
+func (e *Engine) Statistics(req *pb.StatisticsRequest) *pb.StatisticsReply {
+	r := e.running.Load()
+	reply := &pb.StatisticsReply{}
+	all := req.GetPool() == "" && req.GetVirtual() == "" && req.GetNode() == ""
+	node, err := parseNode(req.GetNode())
+	byNode := req.GetNode() != "" && err == nil
+	for _, name := range sortedKeys(r.virtuals) {
+		if all || req.GetVirtual() == name {
+			reply.Virtuals = append(reply.Virtuals, r.virtualStatistics(r.virtuals[name]))
+		}
+	}
+	for _, name := range sortedKeys(r.pools) {
+		switch {
+		case all || req.GetPool() == name:
+			reply.Pools = append(reply.Pools, poolStatistics(r.pools[name], netip.AddrPort{}))
+		case byNode:
+			if p := poolStatistics(r.pools[name], node); len(p.Members) > 0 {
+				reply.Pools = append(reply.Pools, p)
+			}
+		}
+	}
+	switch {
+	case all:
+		reply.Nodes = r.nodeStatistics(netip.AddrPort{})
+		reply.Unit = e.unitStatistics(r)
+	case byNode:
+		reply.Nodes = r.nodeStatistics(node)
+	}
+	return reply
+}
+
+func connectionCounters(n pool.Counts, limit uint32) *pb.ConnectionCounters {
+	return &pb.ConnectionCounters{Current: n.Current, Max: n.Max, Total: n.Total, Limit: uint64(limit)}
+}
+
+func byteCounters(n pool.Counts) *pb.ByteCounters { return &pb.ByteCounters{In: n.In, Out: n.Out} }
+
+func (r *runtime) virtualStatistics(v *virtual) *pb.VirtualStatistics {
+	vs := config.FindVirtual(r.view, v.address)
+	n := v.counters.Counts()
+	s := &pb.VirtualStatistics{
+		Address: v.address, Protocol: "tcp", Connections: connectionCounters(n, vs.GetLimit()), Bytes: byteCounters(n),
+		Requests: n.Requests, Reason: v.reason(),
+	}
+	s.InEffect = s.Reason == ""
+	if http, _ := config.IsHTTP(r.view, vs); http {
+		s.Protocol = "http"
+	}
+	return s
+}
+
+// atNode reports whether a member is at a node; an invalid node is any, port 0 any port.
+func atNode(m *pool.Member, node netip.AddrPort) bool {
+	return !node.IsValid() || m.Addr.Addr() == node.Addr() && (node.Port() == 0 || node.Port() == m.Addr.Port())
+}
+
+func poolStatistics(p *pool.Pool, node netip.AddrPort) *pb.PoolStatistics {
+	s := &pb.PoolStatistics{Name: p.Name, Persistence: p.Outcomes(), Records: uint64(p.Records())}
+	for _, m := range p.Members() {
+		if !atNode(m, node) {
+			continue
+		}
+		n := m.Counters().Counts()
+		s.Members = append(s.Members, &pb.MemberStatistics{
+			Address: m.Addr.String(), State: m.State().Message(), Connections: connectionCounters(n, m.Limit),
+			Bytes: byteCounters(n), Requests: n.Requests,
+		})
+	}
+	return s
+}
+
+// nodeStatistics sums members by their nodes: of a node with a port that service alone, of a node its address, of an
+// invalid one all addresses.
+func (r *runtime) nodeStatistics(node netip.AddrPort) []*pb.NodeStatistics {
+	sums := map[string]pool.Counts{}
+	for _, p := range r.pools {
+		for _, m := range p.Members() {
+			if !atNode(m, node) {
+				continue
+			}
+			name := m.Addr.Addr().String()
+			if node.Port() != 0 {
+				name = m.Addr.String()
+			}
+			sums[name] = sums[name].Plus(m.Counters().Counts())
+		}
+	}
+	var list []*pb.NodeStatistics
+	for _, name := range sortedKeys(sums) {
+		limit := r.view.Get("node/" + name).GetNode().GetLimit()
+		list = append(list, &pb.NodeStatistics{
+			Address: name, State: config.MemberState(r.view, name).Word,
+			Connections: connectionCounters(sums[name], limit), Bytes: byteCounters(sums[name]),
+		})
+	}
+	return list
+}
+
+func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
+	sum := e.gone.get()
+	for _, v := range r.virtuals {
+		sum = sum.Plus(v.counters.Counts())
+	}
+	sum.Current = uint64(e.connections.Len())
+	sum.Max = uint64(max(e.peak.Load(), int64(sum.Current)))
+	records := e.records.Stats()
+	var unserved uint64
+	for _, p := range r.pools {
+		unserved += p.Unserved()
+	}
+	return &pb.UnitStatistics{
+		UptimeSeconds: wholeSeconds(time.Since(e.started)),
+		Connections:   connectionCounters(sum, 0),
+		Bytes:         byteCounters(sum),
+		Requests:      sum.Requests,
+		Records:       uint64(records.Records),
+		Counters: map[string]uint64{
+			"no_nodes":        unserved,
+			"table_full":      records.Full,
+			"records_bound":   records.Bound,
+			"records_moved":   records.Moved,
+			"records_expired": records.Expired,
+			"records_evicted": records.Evicted,
+			"records_cleared": records.Cleared,
+		},
+	}
+}
+
+// ResetStatistics counts from zero again: for the objects that are named, or for all.
+func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) {
+	r := e.running.Load()
+	all := req.GetPool() == "" && req.GetVirtual() == "" && req.GetNode() == ""
+	node, err := parseNode(req.GetNode())
+	byNode := req.GetNode() != "" && err == nil
+	for name, v := range r.virtuals {
+		if all || req.GetVirtual() == name {
+			v.counters.Reset()
+		}
+	}
+	for name, p := range r.pools {
+		if whole := all || req.GetPool() == name; whole || byNode {
+			resetPool(p, node, whole)
+		}
+	}
+	if all {
+		e.gone.reset()
+		e.peak.Store(int64(e.connections.Len()))
+	}
+}
+
+func resetPool(p *pool.Pool, node netip.AddrPort, whole bool) {
+	for _, m := range p.Members() {
+		if whole || atNode(m, node) {
+			m.Counters().Reset()
+		}
+	}
+	if whole {
+		p.ResetOutcomes()
+	}
+}

@@ -1,0 +1,200 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bigpipe/dataplane/forward"
+	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/rule"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+// virtual is a virtual server as it runs. It lives as long as one of its address is configured.
+type virtual struct {
+	address  string // as configured
+	counters *pool.Counters
+	why      atomic.Pointer[string] // why it is not in effect; nil: it is
+
+	// The fields below are guarded by the engine's lock.
+
+	wanted   plan
+	listener *forward.Listener // nil while it does not listen
+	retryAt  time.Time         // when to try again to listen; zero: not
+	pause    time.Duration
+}
+
+// plan is what one configuration makes of a virtual server.
+type plan struct {
+	settings forward.Settings
+	bind     netip.AddrPort // where to listen; invalid: not at all
+	// reason says what cannot be in effect, whatever the host looks like.
+	reason string
+}
+
+// Pauses between attempts to listen.
+const (
+	shortestPause = 500 * time.Millisecond
+	longestPause  = 4 * time.Second
+)
+
+func (v *virtual) reason() string {
+	if why := v.why.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+func (v *virtual) setReason(reason string) {
+	if reason == "" {
+		v.why.Store(nil)
+		return
+	}
+	v.why.Store(&reason)
+}
+
+// plan compiles a virtual server.
+func (r *runtime) plan(vs *pb.VirtualServer, counters *pool.Counters, addresses *AddressMap) plan {
+	addr, err := netip.ParseAddrPort(vs.GetAddress())
+	if err != nil || addr.Port() == 0 || config.IsWildcard(vs) && !ordinary(addr) && !addresses.Maps(addr) {
+		return plan{reason: "wildcard virtual servers need traffic to be intercepted, which is not supported"}
+	}
+	if vs.GetForward() {
+		return plan{reason: "forwarding virtual servers are not supported"}
+	}
+	p := plan{settings: r.settings(vs, unmapped(addr), counters)}
+	if p.reason = r.choice(vs, &p.settings); p.reason != "" {
+		return p
+	}
+	enabled, _ := config.VirtualEnabled(r.view, vs)
+	tcp, udp := config.Listening(r.view, vs)
+	if !enabled {
+		return p
+	}
+	if udp {
+		p.reason = "udp is not forwarded"
+	}
+	if !tcp {
+		return p
+	}
+	if p.bind, err = addresses.Local(addr); err != nil {
+		p.reason = err.Error()
+	}
+	return p
+}
+
+// ordinary reports whether a wildcard address is one that a host can simply listen on: all its own addresses.
+func ordinary(addr netip.AddrPort) bool { return addr.Addr().IsUnspecified() }
+
+func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *pool.Counters) forward.Settings {
+	s := forward.Settings{
+		Virtual:       addr,
+		HeaderTimeout: time.Duration(vs.GetHeaderTimeout()) * time.Second,
+		IdleTimeout:   time.Duration(vs.GetIdleTimeout()) * time.Second,
+		BodyMinRate:   forward.DefaultBodyMinRate,
+		XForwardedFor: vs.GetXForwardedFor(),
+		Limit:         vs.GetLimit(),
+		Counters:      counters,
+	}
+	s.HTTP, _ = config.IsHTTP(r.view, vs)
+	if vs.BodyMinRate != nil {
+		s.BodyMinRate = int(vs.GetBodyMinRate())
+	}
+	if vs.IdleTimeout == nil {
+		service := r.view.Get(fmt.Sprintf("service/%d", addr.Port())).GetService()
+		s.IdleTimeout = time.Duration(service.GetTimeoutTcp()) * time.Second
+	}
+	return s
+}
+
+// choice sets how connections come to pools, and returns why they cannot.
+func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings) string {
+	names := []string{}
+	switch pools := vs.GetPools(); {
+	case vs.GetRule() != "":
+		if s.Rule = r.rules[vs.GetRule()]; s.Rule == nil {
+			return fmt.Sprintf("rule %s is not in effect", vs.GetRule())
+		}
+		names = s.Rule.Pools()
+	case len(pools) == 1:
+		names = append(names, pools[0].GetPool())
+	case len(pools) > 1:
+		split, err := rule.CompileUse(pools)
+		if err != nil {
+			return err.Error()
+		}
+		s.Rule, names = split, split.Pools()
+	default:
+		return "it uses no pool"
+	}
+	s.PerRequest = s.HTTP && (vs.GetOneconnect() || s.Rule != nil && s.Rule.Splits())
+	for _, name := range names {
+		s.Pools = append(s.Pools, r.pools[name])
+	}
+	return ""
+}
+
+// follow makes the plan true: it listens, goes on with other settings, or stops. What happened to an address that could
+// not be bound is in the reason.
+func (v *virtual) follow(p plan, e *Engine) {
+	rebind := v.listener != nil && v.wanted.bind != p.bind
+	v.wanted = p
+	if rebind || !p.bind.IsValid() {
+		v.stop(e)
+	}
+	if v.listener != nil {
+		v.listener.Set(p.settings)
+		v.setReason(p.reason)
+		return
+	}
+	v.retryAt, v.pause = time.Time{}, 0
+	if p.bind.IsValid() {
+		v.listen(e)
+		return
+	}
+	v.setReason(p.reason)
+}
+
+// listen tries to listen as planned, and sets when to try again if that fails.
+func (v *virtual) listen(e *Engine) {
+	l, err := forward.Listen(e.connections, v.wanted.bind, v.wanted.settings)
+	if err == nil {
+		v.listener, v.retryAt, v.pause = l, time.Time{}, 0
+		v.setReason(v.wanted.reason)
+		return
+	}
+	v.pause = min(max(2*v.pause, shortestPause), longestPause)
+	v.retryAt = time.Now().Add(v.pause)
+	v.setReason(bindReason(err))
+}
+
+func bindReason(err error) string {
+	switch {
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return "address not available"
+	case errors.Is(err, unix.EADDRINUSE):
+		return "address in use"
+	}
+	return err.Error()
+}
+
+// stop ends listening. Open connections drain, owned by the engine.
+func (v *virtual) stop(e *Engine) {
+	if l := v.listener; l != nil {
+		v.listener = nil
+		l.Close()
+		e.draining.Go(func() { l.Drain(e.drainContext) })
+	}
+}
+
+// drain is stop for good.
+func (v *virtual) drain(e *Engine) {
+	v.retryAt = time.Time{}
+	v.stop(e)
+}
