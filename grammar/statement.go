@@ -74,7 +74,8 @@ const (
 
 	// ActionReset clears configuration and counters: -r, reset.
 	ActionReset
-	// ActionLoad, ActionMerge, ActionSave, ActionVerifyLoad name a file in Words[0] (absent: the default); who reads the file acts on them.
+	// ActionLoad, ActionMerge, ActionSave, ActionVerifyLoad name a file in Words[0] (absent or "": the default); who reads the
+	// file acts on them. The other words are options, each followed by its value: --dry-run, --confirm-within D, --dialect N.
 	ActionLoad
 	ActionMerge
 	ActionSave
@@ -129,16 +130,20 @@ type Statement struct {
 	// Text is the statement as it was written.
 	Text   string
 	Action Action
+	// Faulty is set when the text has faults: Object holds what could be read, at least the name. Such a statement keeps its
+	// object from being missed by others and is never carried out.
+	Faulty bool
 	// Kind and Key name the object that the statement is about; Key is complete ("pool/web", "virtual/10.0.0.1:80"). "" where there is none.
 	Kind Kind
 	Key  string
-	// KeyPosition is where the object's name stands.
+	// KeyPosition is where the object's name stands; KeyLength counts its characters.
 	KeyPosition *pb.Position
+	KeyLength   uint32
 	// Object holds what the statement names, presence included; its Meta holds positions and comments. Nil where Action needs none.
 	Object *pb.Object
 	// Cleared lists proto field names that the statement sets back to absent (simple_mask none).
 	Cleared []string
-	// Define lists the nodes of a node-list virtual server (rule B-18) with its special words as a Pool without a name:
+	// NodeList holds the nodes of a node-list virtual server (rule B-18) with its special words as a Pool without a name:
 	// lb_mode, persistence and members. Nil otherwise. Object is then the virtual server without a pool.
 	NodeList *pb.Pool
 
@@ -150,4 +155,6 @@ type Statement struct {
 	Connections *pb.ListConnectionsRequest
 	// StickyDisable is set when the text said persist_mode sticky disable (rule B-22): Object then carries mode none.
 	StickyDisable bool
+	// NewEpoch lists the addresses of the members whose text said epoch new: their epoch is to rise by one.
+	NewEpoch []string
 }

@@ -1,0 +1,265 @@
+package grammar
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/alecthomas/participle/v2/lexer"
+	"google.golang.org/protobuf/proto"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// maxFaults is how many faults of one text are reported.
+const maxFaults = 50
+
+// Codes of the diagnostics of this package; they are stable.
+const (
+	CodeSyntax           = "syntax"
+	CodeEncoding         = "encoding"
+	CodeLimit            = "limit"
+	CodeUnknownStatement = "unknown_statement"
+	CodeUnknownAttribute = "unknown_attribute"
+	CodeUnknownWord      = "unknown_word"
+	CodeValue            = "value"
+	CodeName             = "name"
+	CodeDuplicate        = "duplicate"
+	CodeUnavailable      = "unavailable"
+)
+
+// place is where something stands; length counts characters.
+type place struct {
+	line, col, length uint32
+}
+
+func placeOf(t lexer.Token) place {
+	return place{line: uint32(t.Pos.Line), col: uint32(t.Pos.Column), length: max(1, uint32(utf8.RuneCountInString(t.Value)))}
+}
+
+// faults gathers the diagnostics of one text.
+type faults struct {
+	source *source
+	list   []*pb.Diagnostic
+	seen   map[place]bool
+	more   int
+}
+
+// add notes a fault; one place has one fault, the first.
+func (f *faults) add(at place, code, suggestion, format string, args ...any) *pb.Diagnostic {
+	key := place{line: at.line, col: at.col}
+	if f.seen[key] {
+		return nil
+	}
+	if f.seen == nil {
+		f.seen = make(map[place]bool)
+	}
+	if len(f.list) >= 20*maxFaults {
+		f.more++
+		return nil
+	}
+	f.seen[key] = true
+	d := &pb.Diagnostic{
+		Severity:   pb.Severity_SEVERITY_ERROR,
+		Position:   &pb.Position{File: f.source.file, Line: at.line, Column: at.col},
+		Length:     max(1, at.length),
+		Message:    fmt.Sprintf(format, args...),
+		Suggestion: suggestion,
+		Code:       code,
+	}
+	f.list = append(f.list, d)
+	return d
+}
+
+// at notes a fault of a token.
+func (f *faults) at(t lexer.Token, code, suggestion, format string, args ...any) *pb.Diagnostic {
+	return f.add(placeOf(t), code, suggestion, format, args...)
+}
+
+// result returns the diagnostics in the order of the text: at most maxFaults, then a note that counts the others.
+func (f *faults) result() []*pb.Diagnostic {
+	slices.SortStableFunc(f.list, func(a, b *pb.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.GetPosition().GetLine(), b.GetPosition().GetLine()),
+			cmp.Compare(a.GetPosition().GetColumn(), b.GetPosition().GetColumn()))
+	})
+	list := f.list
+	more := f.more
+	if len(list) > maxFaults {
+		more += len(list) - maxFaults
+		list = list[:maxFaults]
+	}
+	for _, d := range list {
+		d.Source = f.source.line(d.GetPosition().GetLine())
+	}
+	if more > 0 {
+		list = append(list, &pb.Diagnostic{
+			Severity: pb.Severity_SEVERITY_NOTE,
+			Code:     "more",
+			Message:  fmt.Sprintf("%d more faults are not shown", more),
+		})
+	}
+	return list
+}
+
+// line returns a line of the text without its end. Lines are those of the origin.
+func (s *source) line(number uint32) string {
+	rest := s.text
+	for n := s.firstLine; n < number; n++ {
+		_, after, found := strings.Cut(rest, "\n")
+		if !found {
+			return ""
+		}
+		rest = after
+	}
+	text, _, _ := strings.Cut(rest, "\n")
+	if number == s.firstLine && s.firstColumn > 1 {
+		text = strings.Repeat(" ", int(s.firstColumn-1)) + text
+	}
+	const longest = 4096
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "")
+	}
+	return strings.TrimSuffix(text, "\r")
+}
+
+// position returns a token's place as the model keeps it.
+func (s *source) position(t lexer.Token) *pb.Position {
+	return &pb.Position{File: s.file, Line: uint32(t.Pos.Line), Column: uint32(t.Pos.Column)}
+}
+
+// Render writes diagnostics as a person reads them: place and message, the line of the text, carets under the words, and what was
+// probably meant. With color, terminal colours are added.
+func Render(w io.Writer, ds []*pb.Diagnostic, color bool) {
+	for _, d := range ds {
+		renderOne(w, d, color)
+	}
+}
+
+func renderOne(w io.Writer, d *pb.Diagnostic, color bool) {
+	paint := func(code, text string) string {
+		if !color || text == "" {
+			return text
+		}
+		return "\x1b[" + code + "m" + text + "\x1b[0m"
+	}
+	const bold, red, yellow, cyan = "1", "1;31", "1;33", "36"
+	where := paint(bold, positionText(d.GetPosition()))
+	caret := red
+	switch d.GetSeverity() {
+	case pb.Severity_SEVERITY_WARNING:
+		fmt.Fprintf(w, "%s%s%s\n", paint(yellow, "warning: "), where, d.GetMessage())
+		return
+	case pb.Severity_SEVERITY_NOTE:
+		fmt.Fprintf(w, "%s%s%s\n", paint(cyan, "note: "), where, d.GetMessage())
+		return
+	}
+	fmt.Fprintf(w, "%s%s\n", where, d.GetMessage())
+	if d.GetSource() != "" && d.GetPosition().GetLine() > 0 {
+		number := fmt.Sprintf("%5d", d.GetPosition().GetLine())
+		pad, marks := underline(d.GetSource(), d.GetPosition().GetColumn(), d.GetLength())
+		fmt.Fprintf(w, "%s | %s\n", number, d.GetSource())
+		fmt.Fprintf(w, "%s | %s%s\n", strings.Repeat(" ", len(number)), pad, paint(caret, marks))
+	}
+	if d.GetSuggestion() != "" {
+		meant := d.GetSuggestion()
+		if !strings.HasPrefix(meant, `"`) {
+			meant = `"` + meant + `"`
+		}
+		fmt.Fprintf(w, "  did you mean %s?\n", paint(bold, meant))
+	}
+}
+
+// positionText is "FILE:L:C: ", without what is not known.
+func positionText(p *pb.Position) string {
+	switch {
+	case p.GetLine() == 0 && p.GetFile() == "":
+		return ""
+	case p.GetLine() == 0:
+		return p.GetFile() + ": "
+	case p.GetFile() == "":
+		return fmt.Sprintf("%d:%d: ", p.GetLine(), p.GetColumn())
+	}
+	return fmt.Sprintf("%s:%d:%d: ", p.GetFile(), p.GetLine(), p.GetColumn())
+}
+
+// underline returns what stands before the carets and the carets. Tabs before them are kept, so that they end at the same stop;
+// a wide character counts two columns, a combining one none.
+func underline(line string, column, length uint32) (pad, marks string) {
+	var before, under strings.Builder
+	at := uint32(1)
+	for _, r := range line {
+		switch width := runeWidth(r); {
+		case at < column && r == '\t':
+			before.WriteByte('\t')
+		case at < column:
+			before.WriteString(strings.Repeat(" ", width))
+		case at < column+length:
+			under.WriteString(strings.Repeat("~", max(width, 1)))
+		}
+		at++
+	}
+	marks = under.String()
+	if marks == "" {
+		return before.String(), "^"
+	}
+	return before.String(), "^" + marks[1:]
+}
+
+// wideRanges holds the first and last characters that terminals draw two columns wide.
+var wideRanges = [][2]rune{
+	{0x1100, 0x115F}, {0x2E80, 0x303E}, {0x3041, 0x33FF}, {0x3400, 0x4DBF}, {0x4E00, 0x9FFF}, {0xA000, 0xA4CF},
+	{0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F}, {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F},
+	{0x1F680, 0x1F6FF}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD},
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case r <= 0x36F || r >= 0x200B && r <= 0x200F || r >= 0xFE00 && r <= 0xFE0F:
+		return 0
+	}
+	for _, w := range wideRanges {
+		if r >= w[0] && r <= w[1] {
+			return 2
+		}
+	}
+	return 1
+}
+
+// Duplicates returns a fault for each definition of an object that an earlier statement defines already. Only whole definitions
+// count: short forms change what is there.
+func Duplicates(statements []*Statement) []*pb.Diagnostic {
+	var list []*pb.Diagnostic
+	first := make(map[string]*Statement, len(statements))
+	for _, s := range statements {
+		if s.Action != ActionDefine {
+			continue
+		}
+		earlier, found := first[s.Key]
+		if !found {
+			first[s.Key] = s
+			continue
+		}
+		kind, name := pb.SplitKey(s.Key)
+		at := s.KeyPosition
+		if at == nil {
+			at = s.Position
+		}
+		list = append(list, &pb.Diagnostic{
+			Severity: pb.Severity_SEVERITY_ERROR,
+			Position: proto.CloneOf(at),
+			Length:   max(1, s.KeyLength),
+			Message: fmt.Sprintf("existing %s %q: defined on line %d and again on line %d",
+				kind, name, earlier.Position.GetLine(), s.Position.GetLine()),
+			Code: CodeDuplicate,
+			Related: []*pb.RelatedPosition{{
+				Position: proto.CloneOf(earlier.Position), Message: "first defined here",
+			}},
+		})
+	}
+	return list
+}

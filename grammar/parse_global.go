@@ -1,0 +1,274 @@
+package grammar
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/participle/v2/lexer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// newGlobal begins a change of global variables.
+func (cl *clause) newGlobal() (*pb.Object, *building) {
+	g := &pb.Global{Meta: cl.meta()}
+	return &pb.Object{Kind: &pb.Object_Global{Global: g}}, cl.build(Globals, g, g.Meta)
+}
+
+// global reads global NAME VALUE, several at once, and global [NAME] show.
+func (cl *clause) global() {
+	c := cl.c
+	n := len(c.items)
+	if last := c.items[n-1]; n > 1 && last.Group == nil && last.Token.Value == "show" {
+		st := cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{})
+		for _, it := range c.items[1 : n-1] {
+			st.Words = append(st.Words, it.token().Value)
+		}
+		return
+	}
+	if c.done() {
+		cl.p.faults.at(c.here(), CodeSyntax, "", "global is followed by a variable or show")
+		return
+	}
+	object, b := cl.newGlobal()
+	b.body(c, nil, nil)
+	cl.emitObject(ActionSet, object, b, lexer.Token{})
+}
+
+// variable reads the 3.x statements that set one global variable: lb, mirror, gateway failsafe, ...
+func (cl *clause) variable() {
+	c := cl.c
+	if t, ok := c.peek(); ok && t.Value == "show" && len(c.items) == 2 {
+		cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{}).Words = []string{cl.keyword.Value}
+		return
+	}
+	c.i = 0
+	object, b := cl.newGlobal()
+	s, at, ok := Globals.match(c)
+	if !ok {
+		c.i = 1
+		cl.wrongWord(c.here(), cl.secondWords()...)
+		return
+	}
+	if b.attribute(s, at, c) {
+		cl.end()
+	}
+	cl.emitObject(ActionSet, object, b, lexer.Token{})
+}
+
+// secondWords are the words that may follow the keyword of a variable of several words.
+func (cl *clause) secondWords() []string {
+	var words []string
+	for _, s := range Globals.byFirst[cl.keyword.Value] {
+		if len(s.words) > 1 {
+			words = append(words, s.words[1])
+		}
+	}
+	return words
+}
+
+// sysctl reads sysctl -w NAME=VALUE ..., sysctl NAME and sysctl -a.
+func (cl *clause) sysctl() {
+	c := cl.c
+	t, ok := c.peek()
+	switch {
+	case !ok:
+		cl.p.faults.at(c.here(), CodeSyntax, "", "sysctl is followed by -w NAME=VALUE, NAME or -a")
+	case t.Value == "-a":
+		c.i++
+		cl.emit(ActionSysctlShow, KindGlobal, "global", lexer.Token{})
+		cl.end()
+	case t.Value == "-w":
+		c.i++
+		object, b := cl.newGlobal()
+		if c.done() {
+			cl.p.faults.at(c.here(), CodeSyntax, "", "sysctl -w is followed by NAME=VALUE")
+		}
+		for !c.done() {
+			readSysctl(cl.p, b, c)
+		}
+		cl.emitObject(ActionSet, object, b, lexer.Token{})
+	case strings.Contains(t.Value, "="):
+		cl.p.faults.at(t, CodeSyntax, "-w "+t.Value, "a variable is set with sysctl -w")
+	default:
+		c.i++
+		name, fault, suggestion := sysctlName(t.Value)
+		if fault != "" {
+			cl.p.faults.at(t, CodeUnknownWord, suggestion, "%s", fault)
+			return
+		}
+		cl.emit(ActionSysctlShow, KindGlobal, "global", lexer.Token{}).Words = []string{name}
+		cl.end()
+	}
+}
+
+// Sysctls maps the 3.x variables that mean something here to the proto fields of Global; persist_time_used_as_limit sets
+// persist_timer (1 is limit).
+var Sysctls = map[string]string{
+	"persist_on_any_vip":           "persist_across_virtuals",
+	"persist_on_any_port_same_vip": "persist_across_services",
+	"persist_map_proxies":          "persist_map_proxies",
+	"persist_time_used_as_limit":   "persist_timer",
+}
+
+// keptSysctls are known variables of the old unit without a meaning here.
+var keptSysctls = []string{"vipnoarp", "bonfire_mode", "maint-mode-off"}
+
+// sysctlName strips "bigip." and refuses names that are probably misspelt.
+func sysctlName(text string) (name, fault, suggestion string) {
+	name = strings.TrimPrefix(text, "bigip.")
+	for i := range len(name) {
+		c := name[i]
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return name, fmt.Sprintf("%q is no variable of bigip", text), ""
+		}
+	}
+	if name == "" {
+		return name, "a variable's name is missing", ""
+	}
+	known := append(sortedKeys(Sysctls), keptSysctls...)
+	for _, k := range known {
+		if k == name {
+			return name, "", ""
+		}
+	}
+	if near := nearest(name, known); near != "" {
+		return name, fmt.Sprintf("unknown variable %q", text), "bigip." + near
+	}
+	return name, "", ""
+}
+
+// readSysctl reads [bigip.]NAME=VALUE.
+func readSysctl(p *parser, b *building, c *cursor) bool {
+	t := c.here()
+	c.i++
+	text, number, found := strings.Cut(t.Value, "=")
+	name, fault, suggestion := sysctlName(text)
+	switch {
+	case !found:
+		p.faults.at(t, CodeSyntax, "", "%q is not NAME=VALUE", t.Value)
+		return false
+	case fault != "":
+		p.faults.at(t, CodeUnknownWord, suggestion, "%s", fault)
+		return false
+	case number != "0" && number != "1":
+		p.faults.at(t, CodeValue, "", "%s: the value is 0 or 1, not %q", name, number)
+		return false
+	}
+	on := number == "1"
+	field := Sysctls[name]
+	if field == "" {
+		sysctl := &pb.Sysctl{Name: name, Value: on}
+		a := Globals.Find("sysctls")
+		b.msg.Mutable(a.field).List().Append(protoreflect.ValueOfMessage(sysctl.ProtoReflect()))
+		return true
+	}
+	a := Globals.Find(field)
+	b.note(a, t, []string{t.Value})
+	v := protoreflect.ValueOfBool(on)
+	if a.Value == ValueWord {
+		timer := pb.PersistTimer_PERSIST_TIMER_TIMEOUT
+		if on {
+			timer = pb.PersistTimer_PERSIST_TIMER_LIMIT
+		}
+		v = protoreflect.ValueOfEnum(timer.Number())
+	}
+	b.msg.Set(a.field, v)
+	return true
+}
+
+// sysctlForm prints the variables without a meaning; they are read by sysctl -w.
+var sysctlForm = &form{
+	usage: "NAME=0|1",
+	parse: func(p *parser, b *building, a *Attribute, at lexer.Token, c *cursor) bool {
+		if c.done() {
+			p.faults.at(at, CodeValue, "", "sysctl needs NAME=VALUE")
+			return false
+		}
+		return readSysctl(p, b, c)
+	},
+	print: func(m proto.Message) []string {
+		var lines []string
+		for _, s := range m.(*pb.Global).GetSysctls() {
+			n := "0"
+			if s.GetValue() {
+				n = "1"
+			}
+			lines = append(lines, "-w bigip."+s.GetName()+"="+n)
+		}
+		return lines
+	},
+}
+
+// mapProxyForm is NETWORK to ADDRESS.
+var mapProxyForm = &form{
+	usage: "NETWORK to ADDRESS",
+	parse: func(p *parser, b *building, a *Attribute, at lexer.Token, c *cursor) bool {
+		from, ok := c.peek()
+		network, valid := parseNetwork(from.Value)
+		if !ok || !valid {
+			p.faults.at(orElse(from, at, ok), CodeValue, "", "map_proxy needs NETWORK to ADDRESS, such as 195.93.0.0/16 to 152.163.0.0")
+			return false
+		}
+		c.i++
+		if _, ok := c.word("to"); !ok {
+			p.faults.at(c.here(), CodeValue, "", "map_proxy NETWORK is followed by to ADDRESS")
+			return false
+		}
+		to, ok := c.peek()
+		address, fault := parseAddress(to.Value)
+		if !ok || fault != "" {
+			p.faults.at(orElse(to, at, ok), CodeValue, "", "map_proxy NETWORK to needs an address")
+			return false
+		}
+		c.i++
+		mp := &pb.MapProxy{Network: network, Address: address}
+		b.msg.Mutable(a.field).List().Append(protoreflect.ValueOfMessage(mp.ProtoReflect()))
+		return true
+	},
+	print: func(m proto.Message) []string {
+		var lines []string
+		for _, mp := range m.(*pb.Global).GetMapProxies() {
+			lines = append(lines, mp.GetNetwork()+" to "+mp.GetAddress())
+		}
+		return lines
+	},
+}
+
+// orElse is t where there is one.
+func orElse(t, other lexer.Token, ok bool) lexer.Token {
+	if ok {
+		return t
+	}
+	return other
+}
+
+// cookieKeyForm is NAME FILE.
+var cookieKeyForm = &form{
+	usage: "NAME FILE",
+	parse: func(p *parser, b *building, a *Attribute, at lexer.Token, c *cursor) bool {
+		name, ok1 := c.peek()
+		file, ok2 := c.peekAt(1)
+		if !ok1 || !ok2 {
+			p.faults.at(at, CodeValue, "", "cookie_key needs NAME FILE")
+			return false
+		}
+		c.i += 2
+		if fault := nameFault("key", name.Value); fault != "" {
+			p.faults.at(name, CodeName, "", "%s", fault)
+			return false
+		}
+		key := &pb.CookieKey{Name: name.Value, File: unquote(file)}
+		b.msg.Mutable(a.field).List().Append(protoreflect.ValueOfMessage(key.ProtoReflect()))
+		return true
+	},
+	print: func(m proto.Message) []string {
+		var lines []string
+		for _, k := range m.(*pb.Global).GetCookieKeys() {
+			lines = append(lines, k.GetName()+" "+plain(k.GetFile()))
+		}
+		return lines
+	},
+}

@@ -1,0 +1,68 @@
+package grammar
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// nearest returns the word that was probably meant, "" if none is close. Of words that are equally close, the one that begins like
+// the word wins.
+func nearest(word string, words []string) string {
+	best, prefix := "", -1
+	distance := min(3, max(1, utf8.RuneCountInString(word)/3))
+	for _, w := range words {
+		d := editDistance(word, w, distance)
+		if d > distance || d >= utf8.RuneCountInString(w) {
+			continue
+		}
+		if p := commonPrefix(word, w); d < distance || p > prefix {
+			best, distance, prefix = w, d, p
+		}
+	}
+	return best
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// editDistance counts the characters to insert, delete, change or swap to come from a to b. Above limit it may return any larger number.
+func editDistance(a, b string, limit int) int {
+	s, t := []rune(a), []rune(b)
+	if len(s)-len(t) > limit || len(t)-len(s) > limit || len(s) > 100 {
+		return limit + 1
+	}
+	before, last, row := make([]int, len(t)+1), make([]int, len(t)+1), make([]int, len(t)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(s); i++ {
+		row[0] = i
+		for j := 1; j <= len(t); j++ {
+			cost := 1
+			if s[i-1] == t[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && s[i-1] == t[j-2] && s[i-2] == t[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(t)]
+}
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

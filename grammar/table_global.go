@@ -1,0 +1,118 @@
+package grammar
+
+import pb "bigpipe/proto/bigpipe/v1"
+
+// Globals, Services and Nodes are the attribute tables of the unit, of services and of nodes.
+var Globals, Services, Nodes *Table
+
+func init() {
+	Globals = newTable(KindGlobal, "global", &pb.Global{}, globalRows())
+	Services = newTable(KindService, "service", &pb.Service{}, []*Attribute{
+		{Words: w("tcp"), Words3: w("port"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "tcp", Help: "allow TCP", Acts: true},
+		{Words: w("udp"), Release: Release4, Value: ValueSwitch, Default: "disable", Field: "udp", Help: "allow UDP", Acts: true},
+		{Words: w("limit"), Words3: w("port limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit"},
+		{Words: w("timeout tcp"), Words3: w("treaper"), Release: Legacy, Value: ValueSeconds, Field: "timeout_tcp",
+			Help: "seconds after which an idle TCP connection is ended", Acts: true},
+		{Words: w("timeout udp"), Words3: w("udp"), Release: Legacy, Value: ValueSeconds, Field: "timeout_udp",
+			Help: "seconds after which an idle UDP flow is ended", Acts: true},
+	})
+	Nodes = newTable(KindNode, "node", &pb.Node{}, []*Attribute{
+		stateRow("enable", "disable", "enabled", "disable: open connections and persistent clients only", true),
+		stateRow("up", "down", "up", "down: nothing new at all", true),
+		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit", Acts: true},
+		{Words: w("ratio"), Words3: w("ratio"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 65535, Default: "1", Field: "ratio",
+			Help: "weight in mode ratio", Acts: true},
+	})
+}
+
+func globalRows() []*Attribute {
+	rows := []*Attribute{
+		{Words: w("lb"), Words3: w("lb"), Release: Legacy, Value: ValueWord, ValueAliases: lbModeAliases, Default: "round_robin", Field: "lb",
+			Help: "load-balancing mode of pools that name none", Acts: true, Acting: actingModes},
+		{Words: w("mirror"), Words3: w("mirror"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "mirror", Help: "mirror to the other unit"},
+		{Words: w("gateway failsafe"), Words3: w("gateway failsafe"), Release: Legacy, Value: ValueWord, Default: "disarm", Field: "gateway_failsafe",
+			Help: "give up when the gateway is silent"},
+		{Words: w("tping_node"), Words3: w("tping_node"), Release: Legacy, Value: ValueSeconds, Default: "5", Field: "tping_node", Help: "seconds between pings of a node"},
+		{Words: w("timeout_node"), Words3: w("timeout_node"), Release: Legacy, Value: ValueSeconds, Default: "16", Field: "timeout_node",
+			Help: "seconds after which a silent node is down"},
+		{Words: w("maint"), Words3: w("maint"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "maint", Help: "maintenance mode: nothing new"},
+		{Words: w("unit"), Words3: w("unit"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 2, Default: "1", Field: "unit", Help: "the unit's number"},
+
+		{Words: w("persist_across_services"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_services",
+			Help: "all services of a virtual address share records", Acts: true},
+		{Words: w("persist_across_virtuals"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_virtuals",
+			Help: "all virtual servers share records", Acts: true},
+		{Words: w("persist_across_pools"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "persist_across_pools",
+			Help: "a record's own pool may be used where the virtual server does not name it"},
+		{Words: w("persist timer"), Aliases: [][]string{w("persist_timer")}, Release: Release4, Value: ValueWord, Default: "limit", Field: "persist_timer",
+			Help: "limit: idle time, timeout: time since creation", Acts: true},
+		{Words: w("persist map_proxies"), Aliases: [][]string{w("persist_map_proxies")}, Release: Release4, Value: ValueSwitch, Default: "enable",
+			Field: "persist_map_proxies", Help: "networks of large proxies count as one client"},
+		{Words: w("map_proxy"), Release: Ours, Value: valueForm, Field: "map_proxies", form: mapProxyForm, Help: "a network of proxies and the address it counts as; repeatable"},
+		{Words: w("persist_table_limit"), Aliases: [][]string{w("persist table limit")}, Release: Ours, Value: ValueNumber, Default: "1000000",
+			Field: "persist_table_limit", Help: "records at most", Acts: true},
+		{Words: w("sticky table limit"), Aliases: [][]string{w("sticky_table_limit")}, Release: Release4, Value: ValueNumber, Field: "sticky_table_limit",
+			Help: "sticky records at most", Acts: true},
+		{Words: w("cookie_key"), Release: Ours, Value: valueForm, Field: "cookie_keys", form: cookieKeyForm,
+			Help: "a key for encrypted cookies and its file; repeatable, the first encrypts"},
+	}
+	return append(rows, unitRows()...)
+}
+
+// unitRows are variables of the old unit; they are kept.
+func unitRows() []*Attribute {
+	sw := func(words, help string, aliases ...string) *Attribute {
+		a := &Attribute{Words: w(words), Release: Release4, Value: ValueSwitch, Help: help}
+		a.Field = fieldOf(words)
+		for _, alias := range aliases {
+			a.Aliases = append(a.Aliases, w(alias))
+		}
+		return a
+	}
+	num := func(words string, kind ValueKind, help string, aliases ...string) *Attribute {
+		a := sw(words, help, aliases...)
+		a.Value = kind
+		return a
+	}
+	percent := num("memory_reboot_percent", ValueNumber, "memory use at which the old unit restarts")
+	percent.Max = 100
+	return []*Attribute{
+		sw("auto_lasthop", "answer through the router that asked"),
+		num("fastest_max_idle_time", ValueSeconds, "bound of lb_mode fastest"),
+		num("fastflow_active", ValueWord, "fast path of the old unit"),
+		percent,
+		num("verbose_log_level", ValuePlain, "what is logged", "verbose log level"),
+		sw("watchdog", "hardware watchdog of the old unit"),
+		sw("open_3dns_ports", "open the ports of 3-DNS"),
+		sw("open_corba_ports", "open the ports of CORBA"),
+		sw("open_ftp_ports", "open the ports of FTP"),
+		sw("open_rsh_ports", "open the ports of rsh"),
+		sw("open_ssh_ports", "open the ports of SSH"),
+		sw("open_telnet_port", "open the port of Telnet"),
+		sw("open_failover_ports", "open the ports of failover"),
+		num("webadmin_port", ValueService, "port of the web utility"),
+		num("l2_cache_timeout", ValueSeconds, "seconds that link addresses are remembered", "l2 cache timeout"),
+		sw("sslproxy failover", "fail over with the SSL proxy"),
+		num("sslproxy serverssl_cache", ValueNumber, "server sessions of the SSL proxy", "sslproxy_serverssl_cache"),
+		sw("sslproxy unclean_shutdown", "end SSL without a notice", "sslproxy_unclean_shutdown"),
+		sw("sslproxy strict_resume", "refuse to resume sessions that ended uncleanly", "sslproxy_strict_resume"),
+		sw("ip_forwarding", "route packets", "ip forwarding"),
+		num("self_conn_timeout", ValueSeconds, "idle seconds of connections to the unit", "self conn timeout"),
+		sw("net_reboot", "restart over the network"),
+		sw("quiet_boot", "no messages at start"),
+		num("snat_limit", ValueNumber, "connections of source translation at most", "snat limit"),
+		num("snat_timeout_tcp", ValueSeconds, "idle seconds of translated TCP connections", "snat timeout tcp"),
+		num("snat_timeout_udp", ValueSeconds, "idle seconds of translated UDP flows", "snat timeout udp"),
+		{Words: w("sysctl"), Release: Release3, Value: valueForm, Field: "sysctls", form: sysctlForm, Help: "system control variables that have no meaning here"},
+	}
+}
+
+func fieldOf(words string) string {
+	b := []byte(words)
+	for i := range b {
+		if b[i] == ' ' {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
