@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"testing"
 )
 
@@ -75,4 +76,42 @@ func BenchmarkVisitParallel(b *testing.B) {
 			visit(table, keys[i%len(keys)], web, n2)
 		}
 	})
+}
+
+// BenchmarkGoMap is the yardstick for BenchmarkLookup in the same run: Go's map under sharded locks, with the least that
+// a record needs and none of limits, expiry and order.
+func BenchmarkGoMap(b *testing.B) {
+	type entry struct {
+		node                              netip.AddrPort
+		pool                              PoolID
+		created, used, timeout, open, gen int64
+	}
+	type part struct {
+		mu sync.Mutex
+		m  map[Key]entry
+	}
+	for _, n := range benchSizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			table, keys := filled(b, n)
+			var parts [shardCount]part
+			at := func(k *Key) *part { return &parts[k.hash(table.seed)>>40%shardCount] }
+			for i := range keys {
+				p := at(&keys[i])
+				if p.m == nil {
+					p.m = map[Key]entry{}
+				}
+				p.m[keys[i]] = entry{node: n1, timeout: int64(web.Timeout)}
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				p := at(&keys[i%n])
+				now := table.clock()
+				p.mu.Lock()
+				if e, ok := p.m[keys[i%n]]; !ok || e.used > now {
+					b.Fatal("record not found")
+				}
+				p.mu.Unlock()
+			}
+		})
+	}
 }

@@ -208,3 +208,19 @@ func TestSetClient(t *testing.T) {
 		}
 	}
 }
+
+func FuzzSetClient(f *testing.F) {
+	for _, text := range []string{"10.1.2.3", "10.0.0.0/8", "fd00::/64", "00ff", "999.1.1.1", "::ffff:1.2.3.4", "", "1/2"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var filter Filter
+		err := filter.SetClient(text)
+		if chosen := filter.Client.IsValid() != (len(filter.ID) > 0); chosen != (err == nil) {
+			t.Errorf("%q: error %v, filter %+v", text, err, filter)
+		}
+		if err == nil && filter.Client.IsValid() && filter.Client != filter.Client.Masked() {
+			t.Errorf("%q: host bits are left in %v", text, filter.Client)
+		}
+	})
+}
