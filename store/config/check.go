@@ -36,6 +36,8 @@ const MaxLimit = 65535
 // Finding is a diagnostic with the key of the object that it is about.
 type Finding struct {
 	Key string
+	// Name is what an undefined reference names, "" otherwise. It stands behind the diagnostic's position.
+	Name string
 	*pb.Diagnostic
 }
 
@@ -219,9 +221,10 @@ func (c *checker) refer(from string, at *spot, to string) {
 		return // checkInUse says so
 	}
 	d := c.fault(from, at, CodeUndefined, "%s: %s %q not found", Title(from), kindTitle(kind), name)
+	c.findings[len(c.findings)-1].Name = name
 	if c.suggested < 50 {
 		c.suggested++
-		d.Suggestion = c.nearest(kind, name)
+		d.Suggestion = Nearest(c.view, kind, name)
 	}
 }
 
@@ -243,20 +246,33 @@ func (c *checker) builtIn(kind, name string) bool {
 	default:
 		return false
 	}
-	found := false
-	c.view.Range("kept", func(o *pb.Object) bool {
-		k := o.GetKept()
-		words := strings.Fields(k.GetText())
-		found = k.GetKeyword() == kind && len(words) > 1 && strings.TrimRight(words[1], "{") == name
-		return !found
-	})
-	return found
+	return len(KeptAs(c.view, kind, name)) > 0
 }
 
-// nearest returns the defined name that was probably meant; "" if none is close.
-func (c *checker) nearest(kind, name string) string {
+// KeptAs returns the statements that are kept as text instead of as an object of a kind with a name: class images { ... } as
+// "class", "images"; node 10.1.1.1 monitor use http as "monitor_use", "10.1.1.1".
+func KeptAs(v View, kind, name string) []*pb.Object {
+	var list []*pb.Object
+	v.Range("kept", func(o *pb.Object) bool {
+		k := o.GetKept()
+		words := strings.Fields(k.GetText())
+		if len(words) < 2 || strings.TrimRight(words[1], "{") != name {
+			return true
+		}
+		association := k.GetKeyword() == "node" && len(words) > 2 && words[2] == "monitor"
+		if k.GetKeyword() == kind || association && kind == "monitor_use" {
+			list = append(list, o)
+		}
+		return true
+	})
+	return list
+}
+
+// Nearest returns the name of a defined object of a kind that was probably meant; "" if none is close. It looks at all of
+// them.
+func Nearest(v View, kind, name string) string {
 	best, least := "", min(3, len(name)/3+1)+1
-	c.view.Range(kind, func(o *pb.Object) bool {
+	v.Range(kind, func(o *pb.Object) bool {
 		_, candidate := pb.SplitKey(o.Key())
 		if d := distance(name, candidate, least); d < least {
 			best, least = candidate, d

@@ -1,0 +1,351 @@
+package eval
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"bigpipe/grammar"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+// define creates an object or replaces it whole.
+func (e *evaluator) define(s *grammar.Statement) {
+	o := config.Clone(s.Object)
+	if s.Kind == grammar.KindMonitor && e.options.Mode == ModeCommand && e.view.Get(o.Key()) != nil {
+		e.fault(keyAt(s), CodeExisting, "existing %s: delete it first, or change it with modify", config.Title(o.Key()))
+		return
+	}
+	// Two whole definitions are found by grammar.Duplicates; here one of them came about in another way.
+	if t := e.touched[s.Key]; e.options.Mode != ModeCommand && t != nil && t.first != nil &&
+		(t.first.Action != grammar.ActionDefine || t.first.Key != s.Key) {
+		e.duplicate(s, t.first, s.Key)
+		return
+	}
+	if p := o.GetPool(); p != nil {
+		old := e.view.Get(o.Key()).GetPool()
+		e.raiseEpochs(s, p, old)
+		if s.StickyDisable && old.GetPersistMode() == pb.PersistMode_PERSIST_MODE_STICKY {
+			e.sticky[p.GetName()] = true
+		}
+	}
+	if s.NodeList != nil {
+		e.useNodeList(s, o.GetVirtual())
+	}
+	e.replace(s, o)
+	e.summarize(s)
+}
+
+// duplicate notes that a file defines something twice.
+func (e *evaluator) duplicate(s, first *grammar.Statement, key string) {
+	kind, name := pb.SplitKey(key)
+	d := e.fault(keyAt(s), grammar.CodeDuplicate, "existing %s %q: defined on line %d and again on line %d",
+		kind, name, first.Position.GetLine(), s.Position.GetLine())
+	d.Related = []*pb.RelatedPosition{{Position: config.Position(first.Position), Message: "first defined here"}}
+}
+
+// replace stores an object that was given as a whole: it keeps its rank, and nothing else of what it was.
+func (e *evaluator) replace(s *grammar.Statement, o *pb.Object) {
+	key := o.Key()
+	kind, _ := pb.SplitKey(key)
+	meta := metaOf(o)
+	if old := e.view.Get(key); old != nil {
+		meta.Order = old.ObjectMeta().GetOrder()
+	} else {
+		meta.Order = e.view.LastOrder(kind) + 1
+	}
+	e.put(s, o)
+	t := e.touched[key]
+	t.replaced = true
+	if t.first == nil {
+		t.first = s
+	}
+	clear(t.attributes)
+}
+
+// change changes what a statement names and clears; with ActionSet it creates the object if there is none.
+func (e *evaluator) change(s *grammar.Statement) {
+	key := s.Key
+	old := e.view.Get(key)
+	if old == nil && !e.mayCreate(s) {
+		e.notFound(s, key)
+		return
+	}
+	if s.StickyDisable && old != nil && !e.endSticky(s, old.GetPool()) {
+		return
+	}
+	o := config.Clone(old)
+	if o == nil {
+		o = emptyLike(s.Object)
+	}
+	source := config.Clone(s.Object)
+	if p := source.GetPool(); p != nil {
+		e.raiseEpochs(s, p, old.GetPool())
+		if old != nil && !e.changeMembers(s, o.GetPool(), p) {
+			return
+		}
+	}
+	if v := source.GetVirtual(); v != nil {
+		if s.NodeList != nil {
+			e.useNodeList(s, v)
+		}
+		e.changeUse(s, o.GetVirtual(), v)
+	}
+	merge(o.Message(), source.Message())
+	for _, field := range s.Cleared {
+		if fd := o.Message().Descriptor().Fields().ByName(protoreflect.Name(field)); fd != nil {
+			o.Message().Clear(fd)
+		}
+	}
+	e.rewrite(s, old, o, source.ObjectMeta())
+	if t := e.touched[key]; t.first == nil {
+		t.first = s
+	}
+	e.summarize(s)
+}
+
+// mayCreate reports whether a statement may create its object. A virtual server needs something to use; a node exists
+// because it is a member, a virtual address because it has a virtual server. In a file these may follow later.
+func (e *evaluator) mayCreate(s *grammar.Statement) bool {
+	if s.Action != grammar.ActionSet {
+		return false
+	}
+	switch s.Kind {
+	case grammar.KindVirtual:
+		v := s.Object.GetVirtual()
+		return len(v.GetPools()) > 0 || v.GetRule() != "" || v.GetForward() || s.NodeList != nil
+	case grammar.KindNode, grammar.KindVirtualAddress:
+		return e.options.Mode != ModeCommand || e.exists(s.Key)
+	}
+	return true
+}
+
+// rewrite stores an object of which a statement changed a part. Its Meta then says where those parts stand.
+func (e *evaluator) rewrite(s *grammar.Statement, old, o *pb.Object, given *pb.Meta) {
+	key := o.Key()
+	kind, _ := pb.SplitKey(key)
+	meta := metaOf(o)
+	if old == nil {
+		meta.Order = e.view.LastOrder(kind) + 1
+	}
+	if e.touched[key] == nil {
+		meta.Position, meta.Attributes = config.Position(given.GetPosition()), nil
+		if meta.Position == nil {
+			meta.Position = config.Position(s.Position)
+		}
+	}
+	meta.Comments = append(meta.Comments, given.GetComments()...)
+	for _, a := range given.GetAttributes() {
+		meta.Attributes = slices.DeleteFunc(meta.Attributes, func(b *pb.AttributePosition) bool {
+			return b.GetAttribute() == a.GetAttribute()
+		})
+		meta.Attributes = append(meta.Attributes, a)
+	}
+	e.put(s, o)
+	t := e.touched[key]
+	for _, a := range given.GetAttributes() {
+		t.attributes[a.GetAttribute()] = true
+	}
+}
+
+// changeUse makes room for what a virtual server is to use instead; in a file it may be said only once.
+func (e *evaluator) changeUse(s *grammar.Statement, v, given *pb.VirtualServer) {
+	if len(given.GetPools()) == 0 && given.GetRule() == "" && !given.GetForward() {
+		return
+	}
+	uses := len(v.GetPools()) > 0 || v.GetRule() != "" || v.GetForward()
+	if t := e.touched[s.Key]; e.options.Mode != ModeCommand && uses && t != nil && t.first != nil {
+		e.duplicate(s, t.first, s.Key)
+		return
+	}
+	v.Pools, v.Rule, v.Forward = nil, nil, nil
+}
+
+// changeMembers takes the members of a modify out of given and changes the pool's own ones; false when one is not found.
+func (e *evaluator) changeMembers(s *grammar.Statement, p, given *pb.Pool) bool {
+	members := given.GetMembers()
+	given.Members = nil
+	ok := true
+	for _, m := range members {
+		i := indexMember(p, m.GetAddress())
+		if i < 0 {
+			e.memberNotFound(s, p, m)
+			ok = false
+			continue
+		}
+		merge(p.Members[i].ProtoReflect(), m.ProtoReflect())
+		p.Members[i].Meta = m.GetMeta()
+	}
+	return ok
+}
+
+func indexMember(p *pb.Pool, address string) int {
+	return slices.IndexFunc(p.GetMembers(), func(m *pb.Member) bool { return m.GetAddress() == address })
+}
+
+// memberAt is where a statement names a member.
+func memberAt(s *grammar.Statement, m *pb.Member) at {
+	if p := m.GetMeta().GetPosition(); p != nil {
+		return at{p, 1}
+	}
+	return keyAt(s)
+}
+
+func (e *evaluator) memberNotFound(s *grammar.Statement, p *pb.Pool, m *pb.Member) {
+	e.fault(memberAt(s, m), CodeNotFound, "pool %s: member %s not found", p.GetName(), m.GetAddress())
+}
+
+// raiseEpochs gives the members whose text says epoch new the next epoch.
+func (e *evaluator) raiseEpochs(s *grammar.Statement, p, old *pb.Pool) {
+	for _, m := range p.GetMembers() {
+		if !slices.Contains(s.NewEpoch, m.GetAddress()) {
+			continue
+		}
+		epoch := uint64(0)
+		if i := indexMember(old, m.GetAddress()); i >= 0 {
+			epoch = old.Members[i].GetEpoch()
+		}
+		m.Epoch = proto.Uint64(epoch + 1)
+	}
+}
+
+// addMembers adds members to a pool.
+func (e *evaluator) addMembers(s *grammar.Statement) {
+	o := config.Clone(e.view.Get(s.Key))
+	if o == nil {
+		e.notFound(s, s.Key)
+		return
+	}
+	given := config.Clone(s.Object).GetPool()
+	e.raiseEpochs(s, given, o.GetPool())
+	for _, m := range given.GetMembers() {
+		if indexMember(o.GetPool(), m.GetAddress()) >= 0 {
+			e.fault(memberAt(s, m), CodeExisting, "pool %s: existing member %s", o.GetPool().GetName(), m.GetAddress())
+			continue
+		}
+		o.GetPool().Members = append(o.GetPool().Members, m)
+	}
+	e.rewrite(s, e.view.Get(s.Key), o, given.GetMeta())
+	e.summarize(s)
+}
+
+// removeMembers removes members from a pool; it may end up without any.
+func (e *evaluator) removeMembers(s *grammar.Statement) {
+	o := config.Clone(e.view.Get(s.Key))
+	if o == nil {
+		e.notFound(s, s.Key)
+		return
+	}
+	p := o.GetPool()
+	for _, m := range s.Object.GetPool().GetMembers() {
+		i := indexMember(p, m.GetAddress())
+		if i < 0 {
+			e.memberNotFound(s, p, m)
+			continue
+		}
+		p.Members = slices.Delete(p.Members, i, i+1)
+	}
+	e.rewrite(s, e.view.Get(s.Key), o, nil)
+	e.summarize(s)
+}
+
+// remove deletes an object. With a virtual server goes the pool that was made from its node list, unless something else uses
+// it.
+func (e *evaluator) remove(s *grammar.Statement) {
+	old := e.view.Get(s.Key)
+	kept := e.keptAs(s.Key)
+	if old == nil && len(kept) == 0 {
+		e.notFound(s, s.Key)
+		return
+	}
+	for _, o := range kept {
+		e.delete(s, o.Key())
+	}
+	e.delete(s, s.Key)
+	e.summarize(s)
+	vs := old.GetVirtual()
+	if vs == nil {
+		return
+	}
+	name := nodeListPool(vs.GetAddress())
+	direct, _ := config.PoolsOf(e.view, vs)
+	if !slices.Contains(direct, name) || e.view.Get("pool/"+name) == nil {
+		return
+	}
+	used := false
+	e.view.Referrers("pool/"+name, func(string) bool { used = true; return false })
+	if !used {
+		e.delete(s, "pool/"+name)
+	}
+}
+
+// keptAs returns the statements that are kept as text instead of as the object of a key.
+func (e *evaluator) keptAs(key string) []*pb.Object {
+	kind, name := pb.SplitKey(key)
+	return config.KeptAs(e.view, kind, name)
+}
+
+// metaOf returns an object's Meta, which it gets if it has none.
+func metaOf(o *pb.Object) *pb.Meta {
+	m := o.Message()
+	meta, _ := m.Mutable(m.Descriptor().Fields().ByName("meta")).Message().Interface().(*pb.Meta)
+	return meta
+}
+
+// emptyLike returns an object with the kind and the name of another, and nothing else.
+func emptyLike(o *pb.Object) *pb.Object {
+	c := config.Clone(o)
+	m := c.Message()
+	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if fd.HasPresence() || fd.IsList() {
+			m.Clear(fd)
+		}
+		return true
+	})
+	return c
+}
+
+// merge sets in dst what is set in src; their Metas are left alone. Lists of named things are merged by name, other lists
+// replaced. src gives its parts away.
+func merge(dst, src protoreflect.Message) {
+	src.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.Name() == "meta":
+		case fd.IsList() && fd.Kind() == protoreflect.MessageKind && listKey(fd.Message()) != nil:
+			mergeList(dst.Mutable(fd).List(), v.List(), listKey(fd.Message()))
+		default:
+			dst.Set(fd, v)
+		}
+		return true
+	})
+}
+
+// listKey returns the field that names the elements of a list, nil for a list that is replaced as a whole.
+func listKey(d protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
+	switch d.Name() {
+	case "MapProxy":
+		return d.Fields().ByName("network")
+	case "CookieKey", "Sysctl":
+		return d.Fields().ByName("name")
+	}
+	return nil
+}
+
+func mergeList(dst, src protoreflect.List, key protoreflect.FieldDescriptor) {
+	for i := range src.Len() {
+		element := src.Get(i)
+		at := -1
+		for j := range dst.Len() {
+			if dst.Get(j).Message().Get(key).Equal(element.Message().Get(key)) {
+				at = j
+			}
+		}
+		if at >= 0 {
+			dst.Set(at, element)
+		} else {
+			dst.Append(element)
+		}
+	}
+}

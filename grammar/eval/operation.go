@@ -1,0 +1,54 @@
+package eval
+
+import (
+	"bigpipe/grammar"
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// operation checks what a query or an operational command names and notes it.
+func (e *evaluator) operation(s *grammar.Statement) {
+	for _, key := range namedBy(s) {
+		if !e.known(key) {
+			e.notFound(s, key)
+			return
+		}
+	}
+	e.operations = append(e.operations, Operation{
+		Action: s.Action, Kind: s.Kind, Key: s.Key, Words: s.Words, Seconds: s.Seconds,
+		Filter: s.Filter, Explain: s.Explain, Connections: s.Connections, Position: s.Position,
+	})
+}
+
+// namedBy lists the keys of what must exist for an operation. Records and connections may be left of what exists no longer:
+// only their pool is looked for.
+func namedBy(s *grammar.Statement) []string {
+	var keys []string
+	if s.Key != "" {
+		keys = append(keys, s.Key)
+	}
+	pool := func(name string) {
+		if name != "" && s.Key != "pool/"+name {
+			keys = append(keys, "pool/"+name)
+		}
+	}
+	pool(s.Filter.GetPool())
+	pool(s.Explain.GetPool())
+	if v := s.Explain.GetVirtual(); v != "" {
+		keys = append(keys, "virtual/"+v)
+	}
+	if s.Action == grammar.ActionPersistForecast && len(s.Words) > 0 && s.Key != "node/"+s.Words[0] {
+		keys = append(keys, "node/"+s.Words[0])
+	}
+	return keys
+}
+
+// known reports whether something can be shown.
+func (e *evaluator) known(key string) bool {
+	switch kind, _ := pb.SplitKey(key); kind {
+	case "node", "virtual_address":
+		return e.exists(key)
+	case "service", "global":
+		return true
+	}
+	return e.view.Get(key) != nil || len(e.keptAs(key)) > 0
+}

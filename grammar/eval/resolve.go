@@ -1,0 +1,156 @@
+package eval
+
+import (
+	"fmt"
+	"net/netip"
+
+	"google.golang.org/protobuf/proto"
+
+	"bigpipe/grammar"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+// resolveAll returns the statements with addresses in place of host names. Statements without host names are shared with the
+// caller and must not be modified.
+func (e *evaluator) resolveAll(statements []*grammar.Statement) []*grammar.Statement {
+	resolved := make([]*grammar.Statement, len(statements))
+	for i, s := range statements {
+		resolved[i] = e.resolve(s)
+	}
+	return resolved
+}
+
+// resolve returns a statement with addresses in place of host names.
+func (e *evaluator) resolve(s *grammar.Statement) *grammar.Statement {
+	if !e.namesHosts(s) {
+		return s
+	}
+	c := *s
+	c.Object, c.NodeList = config.Clone(s.Object), proto.CloneOf(s.NodeList)
+	c.Filter, c.Explain, c.Connections = proto.CloneOf(s.Filter), proto.CloneOf(s.Explain), proto.CloneOf(s.Connections)
+	c.Words = append([]string(nil), s.Words...)
+	c.NewEpoch = append([]string(nil), s.NewEpoch...)
+	eachAddress(&c, func(text *string, where at) { *text = e.address(*text, where) })
+	if kind, name := pb.SplitKey(s.Key); hasAddress(kind, name) {
+		c.Key = kind + "/" + e.address(name, keyAt(s))
+	}
+	return &c
+}
+
+// namesHosts reports whether a statement holds a host name.
+func (e *evaluator) namesHosts(s *grammar.Statement) bool {
+	found := false
+	look := func(text *string, _ at) { found = found || isHost(*text) }
+	eachAddress(s, look)
+	if kind, name := pb.SplitKey(s.Key); hasAddress(kind, name) {
+		look(&name, at{})
+	}
+	return found
+}
+
+// hasAddress reports whether the name of an object begins with an address. That of a virtual server without a port is the name
+// of a VLAN.
+func hasAddress(kind, name string) bool {
+	_, _, hasPort := config.SplitAddress(name)
+	return kind == "virtual" && hasPort || kind == "virtual_address" || kind == "node"
+}
+
+// eachAddress visits every address of a statement that a person may write as a host name.
+func eachAddress(s *grammar.Statement, fn func(text *string, where at)) {
+	optional := func(text *string, where at) {
+		if text != nil {
+			fn(text, where)
+		}
+	}
+	members := func(p *pb.Pool) {
+		for _, m := range p.GetMembers() {
+			fn(&m.Address, memberAt(s, m))
+		}
+	}
+	key := keyAt(s)
+	switch k := s.Object.GetKind().(type) {
+	case *pb.Object_Pool:
+		members(k.Pool)
+	case *pb.Object_Virtual:
+		if hasAddress("virtual", k.Virtual.GetAddress()) {
+			fn(&k.Virtual.Address, key)
+		}
+		optional(k.Virtual.Broadcast, key)
+	case *pb.Object_VirtualAddress:
+		fn(&k.VirtualAddress.Address, key)
+		optional(k.VirtualAddress.Broadcast, key)
+	case *pb.Object_Node:
+		fn(&k.Node.Address, key)
+	}
+	members(s.NodeList)
+	if s.Filter != nil {
+		optional(s.Filter.Node, key)
+		optional(s.Filter.Virtual, key)
+	}
+	if s.Explain != nil {
+		fn(&s.Explain.Client, key)
+		optional(s.Explain.Destination, key)
+		optional(s.Explain.Virtual, key)
+	}
+	if s.Connections != nil {
+		optional(s.Connections.Client, key)
+		optional(s.Connections.Node, key)
+		optional(s.Connections.Virtual, key)
+	}
+	if s.Action == grammar.ActionPersistForecast && len(s.Words) > 0 {
+		fn(&s.Words[0], key)
+	}
+	for i := range s.NewEpoch {
+		fn(&s.NewEpoch[i], key)
+	}
+}
+
+// isHost reports whether the address part of a text is a name.
+func isHost(text string) bool {
+	host, _, _ := config.SplitAddress(text)
+	if host == "" || host == "*" {
+		return false
+	}
+	if _, err := netip.ParsePrefix(host); err == nil {
+		return false
+	}
+	_, err := netip.ParseAddr(host)
+	return err != nil
+}
+
+// address returns a text with the address of its host; as it is, and a fault noted, when the host is not known.
+func (e *evaluator) address(text string, where at) string {
+	if !isHost(text) {
+		return text
+	}
+	host, port, hasPort := config.SplitAddress(text)
+	known, asked := e.hosts[host]
+	if !asked {
+		known = ""
+		if e.options.Resolve != nil {
+			if a, err := e.options.Resolve(host); err == nil && a.IsValid() {
+				known = a.Unmap().WithZone("").String()
+			}
+		}
+		e.hosts[host] = known
+	}
+	switch {
+	case known == "":
+		e.unknownHost(host, where)
+		return text
+	case hasPort:
+		return config.JoinAddress(known, port)
+	}
+	return known
+}
+
+// unknownHost notes a host without an address, once for each place.
+func (e *evaluator) unknownHost(host string, where at) {
+	place := fmt.Sprintf("%d:%d %s", where.position.GetLine(), where.position.GetColumn(), host)
+	if e.unknown[place] {
+		return
+	}
+	e.unknown[place] = true
+	e.fault(where, CodeUnknownHost, "host %q not found", host)
+}
