@@ -44,11 +44,12 @@ var symbols = map[string]lexer.TokenType{
 }
 
 // token is one lexical element. Offsets are bytes of source.text; lines and columns count from 1, columns in characters.
-// No token but a string spans blanks, and none spans lines.
+// No token but a string spans blanks, and none spans lines. A row is a line, or several that backslashes join.
 type token struct {
 	kind       tokenKind
 	start, end uint32
 	line, col  uint32
+	row        uint32
 }
 
 // comment is the text after a comment sign; next is the index of the token that follows it.
@@ -80,6 +81,7 @@ type scanner struct {
 	*source
 	i         int
 	line, col uint32
+	joined    uint32 // lines that backslashes joined to the one before
 	depth     int
 	quote     int // index of the open single quote's token, -1 if none
 	monitor   bool
@@ -138,6 +140,7 @@ func (s *scanner) run() {
 			s.col++
 		case c == '\\' && s.continued(s.i) > 0:
 			s.newline(s.continued(s.i))
+			s.joined++
 		case c == '#':
 			s.comment(1)
 		case c == '/' && s.monitor && strings.HasPrefix(s.text[s.i:], "//"):
@@ -187,7 +190,7 @@ func (s *scanner) newline(bytes int) {
 }
 
 func (s *scanner) punctuation(kind tokenKind) {
-	s.tokens = append(s.tokens, token{kind: kind, start: uint32(s.i), end: uint32(s.i + 1), line: s.line, col: s.col})
+	s.tokens = append(s.tokens, token{kind: kind, start: uint32(s.i), end: uint32(s.i + 1), line: s.line, col: s.col, row: s.line - s.joined})
 	s.i++
 	s.col++
 }
@@ -218,7 +221,7 @@ func (s *scanner) comment(sign int) {
 
 // string reads a quoted string, which ends on its line.
 func (s *scanner) string() {
-	t := token{kind: tokenString, start: uint32(s.i), line: s.line, col: s.col}
+	t := token{kind: tokenString, start: uint32(s.i), line: s.line, col: s.col, row: s.line - s.joined}
 	s.i++
 	s.col++
 	closed := false
@@ -257,7 +260,7 @@ func (s *scanner) advance() {
 }
 
 func (s *scanner) word() {
-	t := token{kind: tokenWord, start: uint32(s.i), line: s.line, col: s.col}
+	t := token{kind: tokenWord, start: uint32(s.i), line: s.line, col: s.col, row: s.line - s.joined}
 	for s.i < len(s.text) && !s.endsWord() {
 		s.advance()
 	}

@@ -94,7 +94,7 @@ func (cl *clause) nodeMonitor(address string, name lexer.Token) {
 // ratio reads ratio ADDRESS ... N and ratio { ADDRESS ... } N.
 func (cl *clause) ratio() {
 	p, c := cl.p, cl.c
-	var addresses []*item
+	var addresses []item
 	if g, ok := c.group(tokenOpenBrace); ok {
 		addresses = g.Items
 	} else if c.i < len(c.items)-1 {

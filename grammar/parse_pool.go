@@ -250,7 +250,7 @@ func expressionForm(field protoreflect.Name) *form {
 }
 
 // appendWords adds the words of items as they were written, brackets included.
-func appendWords(words []string, items []*item) []string {
+func appendWords(words []string, items []item) []string {
 	for _, it := range items {
 		if it.Group == nil {
 			words = append(words, it.Token.Value)

@@ -50,7 +50,7 @@ func (cl *clause) virtual() {
 	nodes := &nodeList{b: b}
 	// Words before the brace are attributes too: vip A:P unit 1 { ... }.
 	header := *c
-	if i := slices.IndexFunc(c.items[c.i:], func(it *item) bool { return it.Group != nil }); i >= 0 {
+	if i := slices.IndexFunc(c.items[c.i:], func(it item) bool { return it.Group != nil }); i >= 0 {
 		header.items = c.items[:c.i+i]
 		header.end = c.items[c.i+i].token()
 	}

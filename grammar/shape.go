@@ -9,24 +9,58 @@ import (
 
 // shape is a statement before its words are looked at: words, strings and groups.
 type shape struct {
-	Items []*item `parser:"@@*"`
+	Items []item
 }
 
 // item is a word, a string or a group.
 type item struct {
-	Token lexer.Token `parser:"  @(Word | String)"`
-	Group *group      `parser:"| @@"`
+	Token lexer.Token
+	Group *group
 }
 
 // group is what stands in braces, parentheses or single quotes.
 type group struct {
-	Open  lexer.Token `parser:"@(OpenBrace | OpenParen | OpenQuote)"`
-	Items []*item     `parser:"@@*"`
-	Close lexer.Token `parser:"@(CloseBrace | CloseParen | CloseQuote)"`
+	Open  lexer.Token
+	Items []item
+	Close lexer.Token
 }
 
 // shapes parses any statement; it may be used from several goroutines.
 var shapes = participle.MustBuild[shape](participle.Lexer(definition{}))
+
+// Parse reads a statement's items. participle calls it: a large file is mostly words, and setting a field of a node by
+// reflection for each of them would take most of the time of a load. The splitter made sure that brackets match and do not nest
+// deeper than maxNesting.
+func (s *shape) Parse(lex *lexer.PeekingLexer) error {
+	for !lex.Peek().EOF() {
+		it, err := parseItem(lex)
+		if err != nil {
+			return err
+		}
+		s.Items = append(s.Items, it)
+	}
+	return nil
+}
+
+func parseItem(lex *lexer.PeekingLexer) (item, error) {
+	t := *lex.Next()
+	switch kind := tokenKind(t.Type); kind {
+	case tokenWord, tokenString:
+		return item{Token: t}, nil
+	case tokenOpenBrace, tokenOpenParen, tokenOpenQuote:
+		g := &group{Open: t, Items: make([]item, 0, 16)}
+		for lex.Peek().Type != lexer.TokenType(kind+1) {
+			it, err := parseItem(lex)
+			if err != nil {
+				return item{}, err
+			}
+			g.Items = append(g.Items, it)
+		}
+		g.Close = *lex.Next()
+		return item{Group: g}, nil
+	}
+	return item{}, &participle.UnexpectedTokenError{Unexpected: t}
+}
 
 // shapeOf parses a span whose brackets match.
 func (s *source) shapeOf(sp span) (*shape, error) {
@@ -59,7 +93,7 @@ func (f *faults) parserFault(err error, what string, words []string) {
 
 // cursor reads the items of one list in turn.
 type cursor struct {
-	items []*item
+	items []item
 	i     int
 	// end is the token that ends the list, for faults about what is missing there.
 	end lexer.Token

@@ -103,7 +103,7 @@ func (s *source) statement(i int, report bool) span {
 		i := sp.end
 		switch s.tokens[i].kind {
 		case tokenOpenBrace, tokenOpenParen, tokenOpenQuote:
-			if s.tokens[i].kind == tokenOpenQuote && s.tokens[i].line != s.tokens[i-1].line && blocks > 0 {
+			if s.tokens[i].kind == tokenOpenQuote && s.tokens[i].row != s.tokens[i-1].row && blocks > 0 {
 				return sp
 			}
 			s.group(&sp, i, report)
@@ -129,7 +129,7 @@ func (s *source) statement(i int, report bool) span {
 func (s *source) continues(sp span, word *statementWord, n, blocks int) bool {
 	i := sp.end
 	value, before := s.value(i), s.value(i-1)
-	sameLine := s.tokens[i].line == s.tokens[i-1].line
+	sameLine := s.tokens[i].row == s.tokens[i-1].row
 	starts := statementWords[value] != nil
 	switch {
 	case word.kind == KindVirtual && n > 0 && (value == "pool" && poolFollow[before] || value == "rule" && ruleFollow[before]):
@@ -146,10 +146,8 @@ func (s *source) continues(sp span, word *statementWord, n, blocks int) bool {
 		return true
 	case s.value(sp.first) == "pool" && slices.Contains([]string{"node", "virtual", "vip"}, value):
 		return slices.ContainsFunc(s.tokens[sp.first:i], func(t token) bool { return s.text[t.start:t.end] == "persist" })
-	case word.kind == KindVirtual && virtualValue[before] || before == "limit":
-		return true
 	}
-	return false
+	return word.kind == KindVirtual && virtualValue[before]
 }
 
 func (s *source) opensBlock(i int) bool {
