@@ -1,0 +1,341 @@
+package mgmtd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"bigpipe/grammar"
+	"bigpipe/grammar/eval"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store"
+	"bigpipe/store/config"
+)
+
+// operations answers queries and carries out commands that act on running traffic, in their order; a refused one ends it.
+func (e *execution) operations(ctx context.Context, list []eval.Operation) error {
+	if e.json() {
+		return e.documentsOf(ctx, list)
+	}
+	for _, op := range list {
+		if err := e.operation(ctx, op); err != nil {
+			return err
+		}
+		if e.exit == exitRefused || e.exit == exitFaulty {
+			return nil
+		}
+	}
+	return nil
+}
+
+// documentsOf writes one JSON document: that of the only operation, an array of those of several, and the revision where
+// there is none.
+func (e *execution) documentsOf(ctx context.Context, list []eval.Operation) error {
+	if len(list) == 0 {
+		return e.document(struct {
+			Revision uint64 `json:"revision"`
+		}{e.store.Newest().Revision})
+	}
+	before := map[bool]string{true: "[", false: ","}
+	for i, op := range list {
+		if len(list) > 1 {
+			if _, err := io.WriteString(e.out, before[i == 0]); err != nil {
+				return err
+			}
+		}
+		if err := e.operation(ctx, op); err != nil {
+			return err
+		}
+		if e.exit == exitRefused || e.exit == exitFaulty {
+			return nil // the client shows no document then
+		}
+	}
+	end := "\n"
+	if len(list) > 1 {
+		end = "]\n"
+	}
+	_, err := io.WriteString(e.out, end)
+	return err
+}
+
+// document writes a document that stands alone.
+func (e *execution) document(v any) error {
+	if err := writeJSON(e.out, v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(e.out, "\n")
+	return err
+}
+
+// operation carries out one of them. Its JSON has no line end.
+func (e *execution) operation(ctx context.Context, op eval.Operation) error {
+	switch op.Action {
+	case grammar.ActionShow:
+		return e.show(ctx, op)
+	case grammar.ActionList:
+		return e.list(op)
+	case grammar.ActionLBModeShow:
+		return e.lbModeShow(op)
+	case grammar.ActionSysctlShow:
+		return e.sysctlShow(op)
+	case grammar.ActionGlobalShow:
+		return e.globalShow(op)
+	case grammar.ActionPersistShow:
+		return e.persistShow(ctx, op)
+	case grammar.ActionPersistDump:
+		return e.persistDump(ctx, op)
+	case grammar.ActionPersistClear:
+		return e.clearRecords(ctx, op.Filter)
+	case grammar.ActionStickyClear:
+		_, pool := pb.SplitKey(op.Key)
+		mode := pb.PersistMode_PERSIST_MODE_STICKY
+		return e.clearRecords(ctx, &pb.RecordFilter{Pool: &pool, Mode: &mode})
+	case grammar.ActionPersistExplain:
+		return e.persistExplain(ctx, op)
+	case grammar.ActionPersistForecast:
+		return e.persistForecast(ctx, op)
+	case grammar.ActionStatsReset:
+		return e.statsReset(ctx, op)
+	case grammar.ActionConnDump:
+		return e.connDump(ctx, op)
+	case grammar.ActionHistory:
+		return e.history()
+	case grammar.ActionRollback:
+		return e.rollback(ctx, op.Seconds)
+	case grammar.ActionConfirm:
+		return e.confirm(ctx)
+	case grammar.ActionVersion:
+		return e.printVersion()
+	case grammar.ActionSummary:
+		return e.summary(ctx)
+	case grammar.ActionLoad, grammar.ActionMerge, grammar.ActionSave, grammar.ActionVerifyLoad, grammar.ActionHelp:
+		return e.refuse(exitFaulty, codeRefused, "this command is carried out by bigpipe, which reads and writes the files itself")
+	}
+	return e.refuse(exitFaulty, codeRefused, "this command does nothing here")
+}
+
+// clearRecords deletes records on every dataplane and says how many.
+func (e *execution) clearRecords(ctx context.Context, f *pb.RecordFilter) error {
+	cleared, silent := e.clear(ctx, f)
+	if err := e.partly(silent); err != nil || e.exit == exitRefused {
+		return err
+	}
+	if e.json() {
+		return writeJSON(e.out, struct {
+			Cleared uint64 `json:"cleared"`
+		}{cleared})
+	}
+	_, err := fmt.Fprintf(e.out, "%d cleared\n", cleared)
+	return err
+}
+
+// partly sets the exit status of a command that some dataplanes did not carry out: refused when none did.
+func (e *execution) partly(silent []error) error {
+	switch {
+	case len(silent) == 0:
+		return nil
+	case len(silent) == len(e.pushers):
+		e.exit = exitRefused
+	default:
+		e.exit = max(e.exit, exitNotInEffect)
+	}
+	return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
+}
+
+// seen reports dataplanes that a list lacks. It is a refusal when there is no other.
+func (e *execution) seen(silent []error) error {
+	if len(silent) > 0 && len(silent) == len(e.pushers) {
+		e.exit = exitRefused
+		return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
+	}
+	return e.unanswered(pb.Severity_SEVERITY_WARNING, silent)
+}
+
+func (e *execution) statsReset(ctx context.Context, op eval.Operation) error {
+	r := &pb.ResetStatisticsRequest{}
+	kind, name := pb.SplitKey(op.Key)
+	switch {
+	case op.Key == "":
+	case kind == "pool":
+		r.Pool = &name
+	case kind == "virtual":
+		r.Virtual = &name
+	case kind == "node":
+		r.Node = &name
+	default:
+		return e.refuse(exitRefused, codeRefused, "%s has no counters of its own", config.Title(op.Key))
+	}
+	if err := e.partly(e.resetStatistics(ctx, r)); err != nil || e.exit == exitRefused {
+		return err
+	}
+	if e.json() {
+		return writeJSON(e.out, struct{}{})
+	}
+	return nil
+}
+
+// history prints the revisions, the newest first.
+func (e *execution) history() error {
+	list, err := e.store.History()
+	if err != nil {
+		return e.storeFault(err)
+	}
+	if e.json() {
+		l := jsonList{w: e.out}
+		if err := l.begin("revisions"); err != nil {
+			return err
+		}
+		for _, r := range list {
+			if err := l.add(message{Message: r.ProtoReflect()}); err != nil {
+				return err
+			}
+		}
+		return l.end()
+	}
+	t := table{w: e.out}
+	if err := t.row("REVISION", "TIME", "BY", "CHANGED", "DELETED", "WHAT"); err != nil {
+		return err
+	}
+	for _, r := range list {
+		err := t.row(strconv.FormatUint(r.GetNumber(), 10), time.Unix(r.GetUnixSeconds(), 0).Format(time.DateTime), r.GetActor(),
+			strconv.FormatUint(uint64(r.GetChanged()), 10), strconv.FormatUint(uint64(r.GetDeleted()), 10), r.GetSummary())
+		if err != nil {
+			return err
+		}
+	}
+	return t.flush()
+}
+
+// rollback makes the configuration what it was at a revision; 0 is the one before the newest.
+func (e *execution) rollback(ctx context.Context, number uint64) error {
+	want, changes, err := e.goBack(ctx, number, e.header.GetActor())
+	if errors.Is(err, store.ErrNoRevision) {
+		return e.refuse(exitRefused, codeNotFound, "%v: not found in the history", err)
+	}
+	if err != nil {
+		return e.storeFault(err)
+	}
+	e.effects = e.Server.effects(ctx, want.stamp, concerned(eval.ModeCommand, nil, changes))
+	e.settle()
+	return e.revisionDocument()
+}
+
+// goBack commits the configuration of an earlier revision as a new one.
+func (s *Server) goBack(ctx context.Context, number uint64, actor string) (*wanted, []config.Change, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.goBackLocked(ctx, number, actor, "rollback to %d")
+}
+
+// goBackLocked is goBack while writing is held; summary has the number's place.
+func (s *Server) goBackLocked(ctx context.Context, number uint64, actor, summary string) (*wanted, []config.Change, error) {
+	newest := s.store.Newest()
+	if number == 0 {
+		if newest.Revision == 0 {
+			return nil, nil, fmt.Errorf("nothing before revision 0: %w", store.ErrNoRevision)
+		}
+		number = newest.Revision - 1
+	}
+	tree, err := s.store.At(number)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := store.Commit{Changes: config.DiffExact(newest.Tree, tree), Actor: actor, Summary: fmt.Sprintf(summary, number)}
+	if len(c.Changes) == 0 {
+		_, err := s.store.Confirm(ctx) // nothing differs, but nothing waits any longer
+		w, _ := s.board.watch()
+		return w, nil, err
+	}
+	want, err := s.commit(ctx, c, s.ports)
+	return want, c.Changes, err
+}
+
+// confirm keeps a change that waits.
+func (e *execution) confirm(ctx context.Context) error {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	ok, err := e.store.Confirm(ctx)
+	if err != nil {
+		return e.storeFault(err)
+	}
+	if !ok {
+		return e.refuse(exitRefused, codeNotFound, "nothing waits to be confirmed")
+	}
+	return e.revisionDocument()
+}
+
+// revisionDocument is the JSON of a change.
+func (e *execution) revisionDocument() error {
+	if !e.json() {
+		return nil
+	}
+	return writeJSON(e.out, struct {
+		Revision uint64 `json:"revision"`
+	}{e.store.Newest().Revision})
+}
+
+func (e *execution) printVersion() error {
+	if e.json() {
+		return writeJSON(e.out, struct {
+			Version string `json:"version"`
+		}{e.version})
+	}
+	_, err := fmt.Fprintf(e.out, "mgmtd %s\n", e.version)
+	return err
+}
+
+// expire takes back what is not confirmed in time, until ctx ends.
+func (s *Server) expire(ctx context.Context) {
+	for ctx.Err() == nil {
+		newest, changed := s.store.Watch()
+		var due <-chan time.Time
+		var timer *time.Timer
+		if p := newest.Pending; p != nil {
+			timer = time.NewTimer(p.Deadline.Sub(s.now()))
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-due:
+			s.takeBack(ctx)
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// expireRetry is how long to wait after a change could not be taken back.
+const expireRetry = 5 * time.Second
+
+// takeBack goes back from a change whose time is over.
+func (s *Server) takeBack(ctx context.Context) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	p := s.store.Newest().Pending
+	if p == nil || s.now().Before(p.Deadline) {
+		return
+	}
+	_, _, err := s.goBackLocked(ctx, max(p.BackTo, 0), "mgmtd", "rollback to %d: not confirmed in time")
+	switch {
+	case err == nil:
+		s.log.Info("took back a change that was not confirmed", "revision", p.Revision, "back_to", p.BackTo)
+	case errors.Is(err, store.ErrNoRevision):
+		_, err = s.store.Confirm(ctx)
+		s.log.Error("cannot take back a change that was not confirmed: its predecessor left the history", "back_to", p.BackTo, "error", err)
+	default:
+		s.log.Error("cannot take back a change that was not confirmed", "back_to", p.BackTo, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(expireRetry):
+		}
+	}
+}
+
+// words joins what a statement said.
+func words(list []string) string { return strings.Join(list, " ") }

@@ -1,0 +1,226 @@
+package mgmtd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"bigpipe/grammar"
+	"bigpipe/grammar/eval"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
+)
+
+type protoName = protoreflect.Name
+
+// textOnly are the fields of Meta that say where something stood in a text; a printed configuration leaves them out.
+var textOnly = map[protoName]bool{"position": true, "attributes": true}
+
+// list prints configuration text, or the objects.
+func (e *execution) list(op eval.Operation) error {
+	objects := e.selected(string(op.Kind), op.Key)
+	if !e.json() {
+		_, err := e.out.Write(e.format(objects...))
+		return err
+	}
+	l := jsonList{w: e.out}
+	if err := l.begin("objects"); err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := l.add(message{Message: o.ProtoReflect(), skip: textOnly}); err != nil {
+			return err
+		}
+	}
+	return l.end()
+}
+
+// selected returns the stored objects of a key, a kind, or all. Statements that are kept whole go by their first word.
+func (e *execution) selected(kind, key string) []*pb.Object {
+	tree := e.store.Newest().Tree
+	if o := tree.Get(key); o != nil {
+		return []*pb.Object{o}
+	}
+	_, name := pb.SplitKey(key)
+	var objects []*pb.Object
+	tree.Range("", func(o *pb.Object) bool {
+		own, _ := pb.SplitKey(o.Key())
+		kept := o.GetKept()
+		switch {
+		case kind == "":
+			objects = append(objects, o)
+		case kept != nil && kept.GetKeyword() == kind && (key == "" || slices.Contains(strings.Fields(kept.GetText()), name)):
+			objects = append(objects, o)
+		case own == kind && key == "":
+			objects = append(objects, o)
+		}
+		return true
+	})
+	return objects
+}
+
+// lbModeShow prints the load-balancing mode of a pool that is in effect.
+func (e *execution) lbModeShow(op eval.Operation) error {
+	w, _ := e.board.watch()
+	p := w.view.Get(op.Key).GetPool()
+	mode := pb.EnumWord(config.LbModeOf(w.view, p))
+	if e.json() {
+		type view struct {
+			Name   string `json:"name"`
+			LbMode string `json:"lb_mode"`
+		}
+		return writeJSON(e.out, map[string]any{"pools": []view{{p.GetName(), mode}}})
+	}
+	_, err := fmt.Fprintf(e.out, "lb_mode %s\n", mode)
+	return err
+}
+
+// sysctlShow prints system control variables as NAME = VALUE.
+func (e *execution) sysctlShow(op eval.Operation) error {
+	values := sysctls(config.Globals(e.store.Newest().Tree))
+	names := slices.Sorted(maps.Keys(values))
+	if len(op.Words) > 0 {
+		name := op.Words[0]
+		if _, ok := values[name]; !ok {
+			return e.refuse(exitRefused, codeNotFound, "variable bigip.%s not found", name)
+		}
+		names = []string{name}
+	}
+	if e.json() {
+		shown := map[string]int{}
+		for _, name := range names {
+			shown["bigip."+name] = values[name]
+		}
+		return writeJSON(e.out, map[string]any{"sysctl": shown})
+	}
+	for _, name := range names {
+		if _, err := fmt.Fprintf(e.out, "bigip.%s = %d\n", name, values[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sysctls returns the variables by their names without "bigip.", defaults included.
+func sysctls(g *pb.Global) map[string]int {
+	number := func(on bool) int {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	values := map[string]int{}
+	for name, field := range grammar.Sysctls {
+		switch field {
+		case "persist_across_virtuals":
+			values[name] = number(g.GetPersistAcrossVirtuals())
+		case "persist_across_services":
+			values[name] = number(g.GetPersistAcrossServices())
+		case "persist_map_proxies":
+			values[name] = number(g.PersistMapProxies == nil || g.GetPersistMapProxies())
+		case "persist_timer":
+			values[name] = number(g.GetPersistTimer() != pb.PersistTimer_PERSIST_TIMER_TIMEOUT)
+		}
+	}
+	for _, s := range g.GetSysctls() {
+		values[s.GetName()] = number(s.GetValue())
+	}
+	return values
+}
+
+// globalShow prints global variables: the set ones, or one with its default.
+func (e *execution) globalShow(op eval.Operation) error {
+	g := config.Globals(e.store.Newest().Tree)
+	name := words(op.Words)
+	if e.json() {
+		view := message{Message: g.ProtoReflect(), words: true, skip: map[protoName]bool{"meta": true}}
+		if row := globalRow(name); row != nil {
+			view.skip = map[protoName]bool{}
+			for i := range view.Descriptor().Fields().Len() {
+				if fd := view.Descriptor().Fields().Get(i); string(fd.Name()) != row.Field {
+					view.skip[fd.Name()] = true
+				}
+			}
+		}
+		return writeJSON(e.out, map[string]any{"global": view})
+	}
+	if name == "" {
+		_, err := e.out.Write(e.format(&pb.Object{Kind: &pb.Object_Global{Global: g}}))
+		return err
+	}
+	row := globalRow(name)
+	if row == nil {
+		return e.refuse(exitFaulty, codeNotFound, "global variable %q not found", name)
+	}
+	text := row.Default
+	if fd := g.ProtoReflect().Descriptor().Fields().ByName(protoName(row.Field)); g.ProtoReflect().Has(fd) && !fd.IsList() {
+		text = valueText(fd, g.ProtoReflect().Get(fd))
+	}
+	_, err := fmt.Fprintf(e.out, "global %s %s\n", row.Name(), text)
+	return err
+}
+
+// globalRow finds the row of a variable by its words.
+func globalRow(name string) *grammar.Attribute {
+	if name == "" {
+		return nil
+	}
+	for _, row := range grammar.Globals.Rows {
+		spellings := [][]string{row.Words, row.Words3, {row.Field}}
+		for _, words := range append(spellings, row.Aliases...) {
+			if len(words) > 0 && strings.Join(words, " ") == name {
+				return row
+			}
+		}
+	}
+	return nil
+}
+
+// valueText writes a scalar as bigip.conf does.
+func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		if v.Bool() {
+			return "enable"
+		}
+		return "disable"
+	case protoreflect.EnumKind:
+		return enumName(fd.Enum(), v.Enum(), true)
+	}
+	return v.String()
+}
+
+// summary prints the counters of the unit, a name and a value a line.
+func (e *execution) summary(ctx context.Context) error {
+	stats, silent := e.statistics(ctx, &pb.StatisticsRequest{})
+	if err := e.unanswered(pb.Severity_SEVERITY_WARNING, silent); err != nil {
+		return err
+	}
+	u, tree := stats.GetUnit(), e.store.Newest().Tree
+	values := map[string]uint64{
+		"uptime": u.GetUptimeSeconds(), "bytes_in": u.GetBytes().GetIn(), "bytes_out": u.GetBytes().GetOut(),
+		"connections_current": u.GetConnections().GetCurrent(), "connections_max": u.GetConnections().GetMax(),
+		"connections_total": u.GetConnections().GetTotal(), "requests": u.GetRequests(), "records": u.GetRecords(),
+		"virtual_servers": uint64(tree.Len("virtual")), "pools": uint64(tree.Len("pool")), "revision": e.store.Newest().Revision,
+	}
+	for name, n := range u.GetCounters() {
+		values[name] = n
+	}
+	if e.json() {
+		return writeJSON(e.out, map[string]any{"summary": values})
+	}
+	names := slices.Collect(maps.Keys(values))
+	sort.Strings(names)
+	for _, name := range names {
+		if _, err := fmt.Fprintf(e.out, "%s = %s\n", name, strconv.FormatUint(values[name], 10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

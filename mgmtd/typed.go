@@ -1,0 +1,185 @@
+package mgmtd
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store"
+	"bigpipe/store/config"
+)
+
+// GetConfig implements the Admin service.
+func (s *Server) GetConfig(r *pb.GetConfigRequest, stream grpc.ServerStreamingServer[pb.GetConfigReply]) error {
+	newest := s.store.Newest()
+	number, tree := newest.Revision, newest.Tree
+	if r.GetRevision() != 0 {
+		var err error
+		number = r.GetRevision()
+		if tree, err = s.store.At(number); err != nil {
+			return storeStatus(err)
+		}
+	}
+	reply, size := &pb.GetConfigReply{Revision: number}, 0
+	var err error
+	eachWith(tree, r.GetPrefixes(), func(o *pb.Object) bool {
+		reply.Objects = append(reply.Objects, o)
+		if size += proto.Size(o); size >= pieceBytes {
+			err = stream.Send(reply)
+			reply, size = &pb.GetConfigReply{Revision: number}, 0
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(reply)
+}
+
+// eachWith calls fn for the objects whose key has one of the prefixes; all without any.
+func eachWith(v config.View, prefixes []string, fn func(*pb.Object) bool) {
+	v.Range("", func(o *pb.Object) bool {
+		key := o.Key()
+		for _, p := range prefixes {
+			if strings.HasPrefix(key, p) {
+				return fn(o)
+			}
+		}
+		return len(prefixes) > 0 || fn(o)
+	})
+}
+
+// storeStatus is a store's error as an RPC error.
+func storeStatus(err error) error {
+	if errors.Is(err, store.ErrNoRevision) {
+		return status.Error(codes.NotFound, err.Error())
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+// ListRevisions implements the Admin service.
+func (s *Server) ListRevisions(context.Context, *pb.ListRevisionsRequest) (*pb.ListRevisionsReply, error) {
+	list, err := s.store.History()
+	if err != nil {
+		return nil, storeStatus(err)
+	}
+	return &pb.ListRevisionsReply{Revisions: list}, nil
+}
+
+// WatchRevisions implements the Admin service. A slow client misses revisions between, never the last one.
+func (s *Server) WatchRevisions(_ *pb.WatchRevisionsRequest, stream grpc.ServerStreamingServer[pb.Revision]) error {
+	sent := false
+	var last uint64
+	for {
+		newest, changed := s.store.Watch()
+		if !sent || newest.Revision != last {
+			r, err := s.revision(newest.Revision)
+			if err != nil {
+				return err
+			}
+			if err := stream.Send(r); err != nil {
+				return err
+			}
+			sent, last = true, newest.Revision
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+	}
+}
+
+// revision returns what is known of a revision; its number at least.
+func (s *Server) revision(number uint64) (*pb.Revision, error) {
+	list, err := s.store.History()
+	if err != nil {
+		return nil, storeStatus(err)
+	}
+	for _, r := range list {
+		if r.GetNumber() == number {
+			return r, nil
+		}
+	}
+	return &pb.Revision{Number: number}, nil
+}
+
+// ListDataplanes implements the Admin service.
+func (s *Server) ListDataplanes(context.Context, *pb.ListDataplanesRequest) (*pb.ListDataplanesReply, error) {
+	reply := &pb.ListDataplanesReply{}
+	for _, p := range s.pushers {
+		state, _ := p.current()
+		reply.Dataplanes = append(reply.Dataplanes, &pb.DataplaneStatus{
+			Dataplane: p.name, Connected: state.known && state.err == "", Error: state.err,
+			Revision: state.applied.revision, NotInEffect: state.notInEffect,
+		})
+	}
+	return reply, nil
+}
+
+// ListRecords implements the Admin service.
+func (s *Server) ListRecords(r *pb.ListRecordsRequest, stream grpc.ServerStreamingServer[pb.ListRecordsReply]) error {
+	silent, err := s.records(stream.Context(), r.GetFilter(), func(records []*pb.Record) error {
+		return stream.Send(&pb.ListRecordsReply{Records: records})
+	})
+	return errors.Join(err, silentStatus(silent))
+}
+
+// ListConnections implements the Admin service.
+func (s *Server) ListConnections(r *pb.ListConnectionsRequest, stream grpc.ServerStreamingServer[pb.ListConnectionsReply]) error {
+	silent, err := s.connections(stream.Context(), r, func(list []*pb.Connection) error {
+		return stream.Send(&pb.ListConnectionsReply{Connections: list})
+	})
+	return errors.Join(err, silentStatus(silent))
+}
+
+// allSilent is the RPC error when no dataplane answered a question; what some said stands without the others.
+func (s *Server) allSilent(silent []error) error {
+	if len(silent) < len(s.pushers) {
+		return nil
+	}
+	return silentStatus(silent)
+}
+
+// silentStatus is the RPC error for dataplanes that did not answer; nil for none.
+func silentStatus(silent []error) error {
+	if len(silent) == 0 {
+		return nil
+	}
+	return status.Error(codes.Aborted, errors.Join(silent...).Error())
+}
+
+// ClearRecords implements the Admin service.
+func (s *Server) ClearRecords(ctx context.Context, r *pb.ClearRecordsRequest) (*pb.ClearRecordsReply, error) {
+	cleared, silent := s.clear(ctx, r.GetFilter())
+	return &pb.ClearRecordsReply{Cleared: cleared}, silentStatus(silent)
+}
+
+// Explain implements the Admin service.
+func (s *Server) Explain(ctx context.Context, r *pb.ExplainRequest) (*pb.AdminExplainReply, error) {
+	replies, silent := s.explain(ctx, r)
+	return &pb.AdminExplainReply{Replies: replies}, s.allSilent(silent)
+}
+
+// Forecast implements the Admin service.
+func (s *Server) Forecast(ctx context.Context, r *pb.ForecastRequest) (*pb.ForecastReply, error) {
+	members, silent := s.forecast(ctx, r)
+	return &pb.ForecastReply{Members: members}, s.allSilent(silent)
+}
+
+// Statistics implements the Admin service.
+func (s *Server) Statistics(ctx context.Context, r *pb.StatisticsRequest) (*pb.StatisticsReply, error) {
+	stats, silent := s.statistics(ctx, r)
+	return stats, s.allSilent(silent)
+}
+
+// ResetStatistics implements the Admin service.
+func (s *Server) ResetStatistics(ctx context.Context, r *pb.ResetStatisticsRequest) (*pb.ResetStatisticsReply, error) {
+	return &pb.ResetStatisticsReply{}, silentStatus(s.resetStatistics(ctx, r))
+}
