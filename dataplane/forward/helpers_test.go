@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,6 +123,7 @@ type origin struct {
 
 	mu       sync.Mutex
 	conns    int
+	closed   int
 	requests []string
 	open     map[net.Conn]bool
 	wg       sync.WaitGroup
@@ -155,6 +157,9 @@ func newOrigin(t testing.TB, name, addr string, serve func(o *origin, p *peer)) 
 			o.wg.Go(func() {
 				serve(o, newPeer(t, c))
 				c.Close()
+				o.mu.Lock()
+				o.closed++
+				o.mu.Unlock()
 			})
 		}
 	})
@@ -188,6 +193,15 @@ func (o *origin) seen() (conns int, requests []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.conns, append([]string(nil), o.requests...)
+}
+
+// hasClosed waits until the origin has closed n connections.
+func (o *origin) hasClosed(n int) {
+	eventually(nil, o.name+" closes", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.closed >= n
+	})
 }
 
 // ok is a response that names the origin.
@@ -288,6 +302,20 @@ func (b *lab) dial() *peer {
 	return newPeer(b.t, c)
 }
 
+// refused fails the test unless a new connection is reset without a byte; the dial may see that already.
+func (b *lab) refused() {
+	b.t.Helper()
+	c, err := net.Dial("tcp", b.l.Addr().String())
+	text := ""
+	if err == nil {
+		defer c.Close()
+		text, err = newPeer(b.t, c).rest()
+	}
+	if text != "" || !errors.Is(err, syscall.ECONNRESET) {
+		b.t.Errorf("not refused: %q, %v", text, err)
+	}
+}
+
 // ask sends a request on a new connection and returns the response.
 func (b *lab) ask(request string) string {
 	b.t.Helper()
@@ -343,11 +371,16 @@ func expect(t testing.TB, response, name string, set *origin) {
 
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
+	if t != nil {
+		t.Helper()
+	}
 	for end := time.Now().Add(testPatience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}
+	}
+	if t == nil {
+		panic("never: " + what)
 	}
 	t.Errorf("never: %s", what)
 }

@@ -1,0 +1,6 @@
+//go:build !race
+
+package forward
+
+// raceEnabled tells that the race detector is on, which allocates.
+const raceEnabled = false

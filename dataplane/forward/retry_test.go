@@ -1,0 +1,254 @@
+package forward
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"bigpipe/dataplane/pool"
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// closer answers each connection's first n requests, then closes.
+func closer(n int) func(*origin, *peer) {
+	return func(o *origin, p *peer) {
+		for range n {
+			if o.read(p) == "" {
+				return
+			}
+			p.send(ok(o.name))
+		}
+	}
+}
+
+// Rule O-15: the server closes between two requests.
+func TestServerClosesBetweenRequests(t *testing.T) {
+	t.Run("O-15_same_member", func(t *testing.T) {
+		o := three(t, closer(1))
+		c := httpLab(t, webPool(o...)).dial()
+		for i, method := range []string{"GET", "POST", "GET"} {
+			c.send(method + " / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n" + cookieOf(o[2]) + "\r\n\r\n")
+			expect(t, c.response(), "s3", nil)
+			o[2].hasClosed(i + 1)
+		}
+	})
+	t.Run("O-15_member_down", func(t *testing.T) {
+		o := three(t, closer(1))
+		b := httpLab(t, webPool(o...))
+		c := b.dial()
+		c.send(get())
+		expect(t, c.response(), "s1", o[0])
+		no := false
+		next := b.set
+		next.Pools = []*pool.Pool{compilePool(t, webPool(o...), b.set.Pools[0], &pb.Node{Address: o[0].addr.String(), Up: &no})}
+		b.l.Set(next)
+		o[0].hasClosed(1)
+		c.send(get())
+		expect(t, c.response(), "s2", o[1])
+	})
+	t.Run("O-15_member_removed", func(t *testing.T) {
+		o := three(t, closer(1))
+		b := httpLab(t, webPool(o...))
+		c := b.dial()
+		c.send(get())
+		expect(t, c.response(), "s1", o[0])
+		next := b.set
+		next.Pools = []*pool.Pool{compilePool(t, webPool(o[1:]...), b.set.Pools[0])}
+		b.l.Set(next)
+		o[0].hasClosed(1)
+		c.send(get(cookieOf(o[0])))
+		if n, _ := server(t, c.response()); n == "s1" {
+			t.Errorf("answered by a member that was removed")
+		}
+	})
+	t.Run("O-15_member_gone", func(t *testing.T) {
+		o := three(t, closer(1))
+		c := httpLab(t, webPool(o...)).dial()
+		c.send(get())
+		expect(t, c.response(), "s1", o[0])
+		o[0].stop()
+		c.send(get())
+		expect(t, c.response(), "s2", o[1])
+		o[1].hasClosed(1)
+		c.send(get())
+		expect(t, c.response(), "s2", nil)
+	})
+}
+
+func TestRetries(t *testing.T) {
+	t.Run("pain_28_refused", func(t *testing.T) {
+		o := three(t, nil)
+		o[1].stop()
+		b := httpLab(t, webPool(o...))
+		seen := map[string]bool{}
+		for range 3 {
+			r := b.ask(get(cookieOf(o[1])))
+			name, set := server(t, r)
+			if name != "s1" && name != "s3" || set == "" {
+				t.Errorf("answered by %q with cookie %q", name, set)
+			}
+			seen[name] = true
+		}
+		if len(seen) != 2 {
+			t.Errorf("answered by %v", seen)
+		}
+	})
+	t.Run("pain_28_connect_timeout", func(t *testing.T) {
+		// A listener whose queue is full does not answer.
+		full := fullListener(t)
+		o := newOrigin(t, "s1", "127.0.0.11:0", nil)
+		p := webPool(&origin{addr: full}, o)
+		one := uint32(1)
+		p.ConnectTimeout = &one
+		expect(t, httpLab(t, p).ask(get()), "s1", o)
+	})
+	t.Run("pain_40_no_tries", func(t *testing.T) {
+		o := three(t, nil)
+		o[1].stop()
+		p := webPool(o...)
+		p.ReselectTries = new(uint32)
+		if r := httpLab(t, p).ask(get(cookieOf(o[1]))); !strings.HasPrefix(r, "HTTP/1.1 503 ") || strings.Contains(r, "Set-Cookie") {
+			t.Errorf("answer %q", r)
+		}
+		for _, o := range o {
+			if n, _ := o.seen(); n != 0 {
+				t.Errorf("%s was connected to", o.name)
+			}
+		}
+	})
+	t.Run("pain_40_one_try", func(t *testing.T) {
+		o := three(t, nil)
+		o[0].stop()
+		o[1].stop()
+		p := webPool(o...)
+		one := uint32(1)
+		p.ReselectTries = &one
+		if r := httpLab(t, p).ask(get(cookieOf(o[1]))); !strings.HasPrefix(r, "HTTP/1.1 503 ") {
+			t.Errorf("answer %q", r)
+		}
+	})
+	t.Run("pain_40_POST_partly_sent", func(t *testing.T) {
+		o := three(t, func(o *origin, p *peer) { p.head() })
+		c := httpLab(t, webPool(o...)).dial()
+		c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nabc")
+		if r, _ := c.rest(); !strings.HasPrefix(r, "HTTP/1.1 502 ") {
+			t.Errorf("answer %q", r)
+		}
+		total := 0
+		for _, o := range o {
+			n, _ := o.seen()
+			total += n
+		}
+		if total != 1 {
+			t.Errorf("%d members were connected to", total)
+		}
+	})
+	// A connection that was used before dies when it gets the second request.
+	second := func(o *origin, p *peer) {
+		if o.read(p) != "" {
+			p.send(ok(o.name))
+			o.read(p)
+		}
+	}
+	for method, again := range map[string]bool{"GET": true, "PUT": true, "DELETE": true, "POST": false, "PATCH": false} {
+		t.Run("died_reused_"+method, func(t *testing.T) {
+			o := three(t, second)
+			c := httpLab(t, webPool(o...)).dial()
+			request := method + " / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab"
+			c.send(request)
+			expect(t, c.response(), "s1", o[0])
+			c.send(request)
+			r := c.response()
+			conns, seen := o[0].seen()
+			if again {
+				expect(t, r, "s1", nil)
+			} else if !strings.HasPrefix(r, "HTTP/1.1 502 ") {
+				t.Errorf("answer %q", r)
+			}
+			if want := map[bool]int{true: 3, false: 2}[again]; len(seen) != want || conns != want-1 {
+				t.Errorf("%d requests on %d connections", len(seen), conns)
+			}
+		})
+	}
+	t.Run("died_reused_twice", func(t *testing.T) {
+		var served int
+		o := newOrigin(t, "s1", "127.0.0.11:0", func(o *origin, p *peer) {
+			if o.read(p) != "" && served == 0 {
+				served++
+				p.send(ok(o.name))
+				o.read(p)
+			}
+		})
+		c := httpLab(t, webPool(o)).dial()
+		c.send(get())
+		expect(t, c.response(), "s1", o)
+		c.send(get())
+		if r := c.response(); !strings.HasPrefix(r, "HTTP/1.1 502 ") {
+			t.Errorf("answer %q", r)
+		}
+		if conns, seen := o.seen(); conns != 2 || len(seen) != 3 {
+			t.Errorf("%d requests on %d connections", len(seen), conns)
+		}
+	})
+	t.Run("partial_answer_is_not_repeated", func(t *testing.T) {
+		o := newOrigin(t, "s1", "127.0.0.11:0", func(o *origin, p *peer) {
+			o.read(p)
+			p.send(ok(o.name))
+			o.read(p)
+			p.send("H")
+		})
+		c := httpLab(t, webPool(o)).dial()
+		c.send(get())
+		c.response()
+		c.send(get())
+		if r := c.response(); !strings.HasPrefix(r, "HTTP/1.1 502 ") {
+			t.Errorf("answer %q", r)
+		}
+	})
+}
+
+// fullListener returns an address that swallows attempts to connect.
+func fullListener(t *testing.T) (a addrPort) {
+	l, err := net.Listen("tcp", "127.0.0.19:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	raw, err := l.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { err = listenAgain(int(fd)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c, err := net.DialTimeout("tcp", l.Addr().String(), 200*time.Millisecond)
+		if err == nil {
+			t.Cleanup(func() { c.Close() })
+		}
+	}
+	return parseAddrPort(l.Addr().String())
+}
+
+// Rule O-14 for a split, and O-T5 without the server-side pool: a decision for each request.
+func TestPerRequest(t *testing.T) {
+	o := three(t, nil)
+	b := newLab(t, Settings{HTTP: true, PerRequest: true, Pools: []*pool.Pool{compilePool(t, webPool(o...), nil)}})
+	c := b.dial()
+	for _, want := range []string{"s2", "s1", "s2", "s2"} {
+		i := int(want[1] - '1')
+		c.send(get(cookieOf(o[i])))
+		expect(t, c.response(), want, nil)
+	}
+	if n, _ := o[1].seen(); n != 2 {
+		t.Errorf("%d connections at s2", n)
+	}
+	c = b.dial()
+	for i := range 3 {
+		c.send(get())
+		expect(t, c.response(), fmt.Sprintf("s%d", i+1), o[i])
+	}
+}
