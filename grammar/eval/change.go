@@ -132,8 +132,8 @@ func (e *evaluator) rewrite(s *grammar.Statement, old, o *pb.Object, given *pb.M
 	}
 	if e.touched[key] == nil {
 		meta.Position, meta.Attributes = config.Position(given.GetPosition()), nil
-		if meta.Position == nil {
-			meta.Position = config.Position(s.Position)
+		if e.options.Mode == ModeCommand || meta.Position == nil {
+			meta.Position = config.Position(keyAt(s).position)
 		}
 	}
 	meta.Comments = append(meta.Comments, given.GetComments()...)

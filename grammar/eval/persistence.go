@@ -107,10 +107,10 @@ func (e *evaluator) virtualPersistence(s *grammar.Statement) {
 			p.PersistMode = pb.PersistMode_PERSIST_MODE_STICKY.Enum()
 		}
 	}
-	given := &pb.Meta{}
+	given, where := &pb.Meta{}, keyAt(s)
 	for _, a := range attributes {
 		given.Attributes = append(given.Attributes, &pb.AttributePosition{
-			Attribute: a, Line: s.Position.GetLine(), Column: s.Position.GetColumn(), Length: 1,
+			Attribute: a, Line: where.position.GetLine(), Column: where.position.GetColumn(), Length: where.length,
 		})
 	}
 	e.rewrite(s, old, o, given)

@@ -125,11 +125,11 @@ func TestWarnings(t *testing.T) {
 			virtualOf(4, &pb.VirtualServer{Address: "10.0.0.1:80"}, "p"), virtualOf(5, &pb.VirtualServer{Address: "0.0.0.0:80"}, "p"),
 			virtualOf(6, &pb.VirtualServer{Address: "192.168.1.0:0", Netmask: proto.String("255.255.255.0")}, "p")},
 			[]string{"virtual/10.0.0.1:80"},
-			"W-7 3:4 pool p: persist_mode sticky on virtual server 10.0.0.1:80, which is not a wildcard: all its clients reach one member\n"},
+			"W-7 3:4 pool p: persist_mode sticky on virtual server 10.0.0.1:80, which is not a wildcard: all clients reach one member\n"},
 		{"W-8_split", []*pb.Object{pool("a", "10.1.1.1:80"), persistent(2, "b", "10.1.1.2:80"),
 			{Kind: &pb.Object_Virtual{Virtual: &pb.VirtualServer{Meta: meta(4, "use"), Address: "10.0.0.1:80", Pools: []*pb.WeightedPool{
 				{Pool: "a", Weight: proto.Uint32(1)}, {Pool: "b", Weight: proto.Uint32(2)}}}}}}, nil,
-			"W-8 4:4 virtual server 10.0.0.1:80: a split in which pool b persists and pool a does not\n"},
+			"W-8 4:4 virtual server 10.0.0.1:80: a split in which only some pools persist: b; not a\n"},
 		{"W-9_mirror_persist", []*pb.Object{poolOf(3, &pb.Pool{Name: "p", MirrorPersist: proto.Bool(true), Meta: meta(3, "mirror persist")})}, nil,
 			"W-9 3:4 pool p: mirror persist enable is kept, not in effect\n"},
 		{"W-10_simple_timeout_absent", []*pb.Object{poolOf(3, &pb.Pool{Name: "p", PersistMode: simple, Meta: meta(3, "persist_mode")})}, nil,

@@ -58,7 +58,8 @@ func (c *checker) warnReached(key string, p *pb.Pool) {
 		})
 		if len(rules) > 0 {
 			c.warn(key, attribute(p.GetMeta(), "cookie_mode", "persist_mode"), "W-6",
-				"%s: cookie_mode rewrite in a pool of rule %s: blank cookies of 75 zeros stay as they are, let the server send 120", Title(key), few(rules))
+				"%s: cookie_mode rewrite in a pool of %s: blank cookies of 75 zeros stay as they are, let the server send 120",
+				Title(key), count("rule", rules))
 		}
 	case pb.PersistMode_PERSIST_MODE_STICKY:
 		direct, byRule := VirtualsOf(c.view, p.GetName())
@@ -73,14 +74,26 @@ func (c *checker) warnReached(key string, p *pb.Pool) {
 			}
 		}
 		if len(narrow) > 0 {
+			what := "which is not a wildcard"
+			if len(narrow) > 1 {
+				what = "which are not wildcards"
+			}
 			d := c.warn(key, attribute(p.GetMeta(), "persist_mode"), "W-7",
-				"%s: persist_mode sticky on virtual server %s, which is not a wildcard: all its clients reach one member", Title(key), few(narrow))
+				"%s: persist_mode sticky on %s, %s: all clients reach one member", Title(key), count("virtual server", narrow), what)
 			d.Related = related
 		}
 	}
 }
 
 func few(names []string) string { return some(names, 3) }
+
+// count joins a few names behind what they are.
+func count(noun string, names []string) string {
+	if len(names) > 1 {
+		noun += "s"
+	}
+	return noun + " " + few(names)
+}
 
 // some joins at most so many names and counts the others.
 func some(names []string, most int) string {
@@ -104,7 +117,7 @@ func (c *checker) warnSplit(key string, at *spot, pools []*pb.WeightedPool) {
 		}
 	}
 	if len(with) > 0 && len(without) > 0 {
-		c.warn(key, at, "W-8", "%s: a split in which pool %s persists and pool %s does not", Title(key), few(with), few(without))
+		c.warn(key, at, "W-8", "%s: a split in which only some pools persist: %s; not %s", Title(key), few(with), few(without))
 	}
 }
 
