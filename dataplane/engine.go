@@ -75,7 +75,6 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		records: persist.New(persist.Options{Limit: persist.DefaultLimit}),
 	}
 	e.drainContext, e.drainNow = context.WithCancel(context.Background())
-	e.running.Store(emptyRuntime())
 	var tree *config.Tree
 	var applied *pb.ApplyHeader
 	if o.StateDir != "" {
@@ -84,16 +83,17 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		switch {
 		case errors.Is(err, errDamaged):
 			o.Log.Error("the applied configuration is damaged; what can be read is in effect", "error", err)
-			applied = &pb.ApplyHeader{StoreId: applied.GetStoreId()} // no delta fits
+			applied = &pb.ApplyHeader{StoreId: applied.GetStoreId()} // no protocol: no delta fits
 			e.rewrite = true
 		case err != nil:
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
 	}
+	e.running.Store(&runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}})
 	e.connections = forward.NewTable(o.Log)
 	if tree != nil && applied != nil {
 		e.mu.Lock()
-		e.run(tree, applied, config.Diff(config.NewTree(), tree))
+		e.run(e.running.Load().derive(tree, applied), config.Diff(config.NewTree(), tree))
 		e.mu.Unlock()
 		o.Log.Info("configuration restored", "revision", applied.GetRevision(), "objects", tree.Len(""))
 	}
@@ -139,7 +139,7 @@ func (e *Engine) Apply(u *Update) ([]*pb.NotInEffect, error) {
 		return nil, err
 	}
 	tree, changes := prev.wanted(u)
-	e.run(tree, u.Header, changes)
+	e.run(prev.derive(tree, u.Header), changes)
 	e.record(u.Header, tree, changes)
 	return e.running.Load().notInEffect(), nil
 }
@@ -158,7 +158,7 @@ func (r *runtime) accepts(u *Update) error {
 		return fmt.Errorf("%w: %s; to follow %s, start with an empty state directory", ErrForeignStore, applied.GetStoreId(), h.GetStoreId())
 	case h.GetFull() && len(u.Deleted) > 0:
 		return fmt.Errorf("%w: a whole configuration that deletes", ErrMalformed)
-	case !h.GetFull() && (h.GetBaseRevision() == 0 || h.GetBaseRevision() != applied.GetRevision() || h.GetBaseSequence() != applied.GetSequence()):
+	case !h.GetFull() && (applied.GetProtocol() == 0 || h.GetBaseRevision() != applied.GetRevision() || h.GetBaseSequence() != applied.GetSequence()):
 		return fmt.Errorf("%w: it begins at %d.%d, applied is %d.%d", ErrBase,
 			h.GetBaseRevision(), h.GetBaseSequence(), applied.GetRevision(), applied.GetSequence())
 	}
@@ -186,14 +186,13 @@ func (r *runtime) wanted(u *Update) (*config.Tree, []config.Change) {
 	return o.Tree(), o.Changes()
 }
 
-// run compiles what the changes touch, makes it the running configuration, and follows it. The caller holds the lock.
-func (e *Engine) run(tree *config.Tree, applied *pb.ApplyHeader, changes []config.Change) {
-	next := e.running.Load().derive(tree, applied)
-	touched := affected(tree, changes)
+// run compiles what the changes touch, makes the next runtime the running one, and follows it. The caller holds the lock.
+func (e *Engine) run(next *runtime, changes []config.Change) {
+	touched := affected(next.view, changes)
 	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Dial: e.addresses.Local})
 	next.compileRules(touched.rules)
 	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses)
-	e.limitRecords(tree)
+	e.limitRecords(next.view)
 	retime.apply(e.records)
 	for _, v := range gone {
 		e.gone.add(v.counters.Counts())

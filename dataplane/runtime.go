@@ -12,18 +12,16 @@ import (
 // runtime is what runs for one configuration. It is immutable; the engine replaces it whole. Its virtual servers are
 // handed over from one to the next.
 type runtime struct {
-	view     *config.Tree
-	applied  *pb.ApplyHeader // never nil
+	view *config.Tree
+	// applied is what was said of the configuration; never nil. Its protocol is 0 before the first, and where a damaged
+	// journal gave only a part.
+	applied  *pb.ApplyHeader
 	pools    map[string]*pool.Pool
 	rules    map[string]*rule.Rule // without those that cannot be compiled
 	virtuals map[string]*virtual
 	// faults says of keys why they are not in effect, whatever the host looks like. What depends on the host is with
 	// the virtual servers.
 	faults map[string]string
-}
-
-func emptyRuntime() *runtime {
-	return &runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}}
 }
 
 // derive returns a runtime that can still be changed, with all that stays.

@@ -48,7 +48,7 @@ func TestCookie(t *testing.T) {
 		cookies []string
 		want    string
 	}{
-		{"C-1_none", nil, set1()},
+		{"C-1_O-2_no_cookie", nil, set1()},
 		{"O-4_valid_no_set_cookie", []string{cookie2}, s2},
 		{"C-4_short_third_field", []string{"BIGipServerweb=33554559.21062.0"}, s2},
 		{"C-4_no_third_field", []string{"BIGipServerweb=33554559.21062"}, s2},
