@@ -93,7 +93,7 @@ func strip(m protoreflect.Message) {
 }
 
 // sameObjects compares two configurations by key.
-func sameObjects(t *testing.T, what string, want, got []*pb.Object) {
+func sameObjects(t failer, what string, want, got []*pb.Object) {
 	t.Helper()
 	index := func(list []*pb.Object) map[string]*pb.Object {
 		m := make(map[string]*pb.Object)

@@ -53,7 +53,7 @@ type ruleElse struct {
 
 type ruleUse struct {
 	Keyword lexer.Token   `parser:"@'use'"`
-	Words   []lexer.Token `parser:"( '(' @(Word | String)* ')'"`
+	Words   []lexer.Token `parser:"( '(' @((Word | String)+)? ')'"`
 	Pools   []*rulePool   `parser:"| 'pool' @@ ('pool' @@)*"`
 	Name    lexer.Token   `parser:"| @Word )"`
 	Persist bool          `parser:"@('persist' 'none')?"`
@@ -91,7 +91,7 @@ type ruleAnd struct {
 
 type ruleNot struct {
 	Pos        lexer.Position
-	Nots       []lexer.Token   `parser:"@'not'*"`
+	Nots       []lexer.Token   `parser:"@('not'+)?"`
 	Exists     *ruleVariable   `parser:"( 'exists' @@"`
 	Group      *ruleOr         `parser:"| '(' @@ ')'"`
 	Comparison *ruleComparison `parser:"| @@ )"`

@@ -131,8 +131,9 @@ func (s *source) continues(sp span, word *statementWord, n, blocks int) bool {
 	value, before := s.value(i), s.value(i-1)
 	sameLine := s.tokens[i].row == s.tokens[i-1].row
 	starts := statementWords[value] != nil
+	table := tableOfWord(s.value(sp.first))
 	switch {
-	case word.kind == KindVirtual && n > 0 && (value == "pool" && poolFollow[before] || value == "rule" && ruleFollow[before]):
+	case n > 0 && starts && table != nil && table.goesOn(before, value) && (sameLine || before == "use"):
 		return true
 	case word.kind == KindVirtual && value == "pool" && sameLine && n > 3 && s.value(i-2) == "weight" && !s.opensBlock(i+2):
 		return true

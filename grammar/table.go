@@ -121,6 +121,7 @@ type Table struct {
 
 	byFirst map[string][]spelling
 	words   []string
+	pairs   map[[2]string]bool
 }
 
 // spelling is one way to write an attribute; off sets the field to false.
@@ -132,7 +133,7 @@ type spelling struct {
 
 // newTable binds rows to the fields of a message; it panics where they do not fit, which no built program does.
 func newTable(kind Kind, title string, m proto.Message, rows []*Attribute) *Table {
-	t := &Table{Kind: kind, Title: title, Rows: rows, byFirst: make(map[string][]spelling)}
+	t := &Table{Kind: kind, Title: title, Rows: rows, byFirst: make(map[string][]spelling), pairs: make(map[[2]string]bool)}
 	fields := m.ProtoReflect().Descriptor().Fields()
 	for _, a := range rows {
 		a.field = fields.ByName(protoreflect.Name(a.Field))
@@ -158,6 +159,12 @@ func newTable(kind Kind, title string, m proto.Message, rows []*Attribute) *Tabl
 
 func (t *Table) spell(a *Attribute, words []string, off bool) {
 	t.byFirst[words[0]] = append(t.byFirst[words[0]], spelling{words: words, row: a, off: off})
+	for i := 1; i < len(words); i++ {
+		t.pairs[[2]string{words[i-1], words[i]}] = true
+	}
+	for value := range a.enum {
+		t.pairs[[2]string{words[len(words)-1], value}] = true
+	}
 }
 
 func (a *Attribute) bindEnum() {
@@ -245,6 +252,9 @@ func (s spelling) matches(c *cursor) bool {
 
 // knows tells whether a word begins an attribute.
 func (t *Table) knows(word string) bool { return len(t.byFirst[word]) > 0 }
+
+// goesOn tells whether a word can follow another inside an attribute: lasthop pool, sslproxy failover, lb ratio.
+func (t *Table) goesOn(before, word string) bool { return t.pairs[[2]string{before, word}] }
 
 // expectsValue tells whether a word is an attribute that is not complete without a value.
 func (t *Table) expectsValue(word string) bool {

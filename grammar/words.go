@@ -26,7 +26,7 @@ var statementWords = map[string]*statementWord{
 	"rule":      {kind: KindRule, take: 1, need: 1, help: "rules that choose a pool by packet or request"},
 	"node":      {kind: KindNode, take: 1, need: 1, follow: []string{"ratio", "monitor", "stats", "reset"}, help: "state and settings of nodes"},
 	"ratio":     {kind: KindNode, take: 0, need: 0, lists: true, help: "weights of node addresses (3.x word)"},
-	"global":    {kind: KindGlobal, take: 1, need: 1, follow: []string{"udp", "ratio", "response", "lb", "mirror", "timeout", "persist"}, help: "variables of the whole unit"},
+	"global":    {kind: KindGlobal, take: 1, need: 1, help: "variables of the whole unit"},
 	"sysctl":    {kind: KindGlobal, take: 1, need: 1, help: "system control variables (3.x word)"},
 	"lb":        {kind: KindGlobal, take: 1, need: 1, help: "the load-balancing mode of pools that name none (3.x word)"},
 	"mirror":    {kind: KindGlobal, take: 1, need: 1, help: "mirroring to the other unit (3.x word)"},
@@ -85,9 +85,3 @@ var statementWords = map[string]*statementWord{
 }
 
 var virtualFollow = []string{"unit", "mirror", "interface", "persist", "stats", "reset"}
-
-// poolFollow lists the words after which the word pool names a pool, and ruleFollow the same for rule.
-var (
-	poolFollow = map[string]bool{"use": true, "lasthop": true, "clone": true, "snat": true}
-	ruleFollow = map[string]bool{"use": true}
-)

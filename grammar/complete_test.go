@@ -1,0 +1,134 @@
+package grammar
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func names(kind Kind) []string {
+	return map[Kind][]string{
+		KindPool: {"web", "shop"}, KindVirtual: {"10.0.0.1:80"}, KindRule: {"by_uri"}, KindNode: {"10.1.1.1", "10.1.1.1:80"},
+	}[kind]
+}
+
+func TestComplete(t *testing.T) {
+	for line, c := range map[string]struct{ want, not []string }{
+		"":                                   {want: []string{"pool", "virtual", "persist", "save"}},
+		"po":                                 {want: []string{"pool", "port"}, not: []string{"virtual"}},
+		"pool ":                              {want: []string{"web", "shop", "show", "persist"}},
+		"pool w":                             {want: []string{"web"}, not: []string{"shop"}},
+		"pool web ":                          {want: []string{"modify", "persist", "sticky", "{", "delete"}, not: []string{"web"}},
+		"pool web persist ":                  {want: []string{"show", "dump", "clear", "explain"}},
+		"pool web persist dump ":             {want: []string{"client", "node", "mode", "older"}},
+		"pool web persist dump mode ":        {want: []string{"simple", "cookie"}},
+		"pool web persist dump node 10.1.1.": {want: []string{"10.1.1.1", "10.1.1.1:80"}},
+		"pool web sticky ":                   {want: []string{"clear"}},
+		"pool web { ":                        {want: []string{"lb_mode", "persist_mode", "member", "cookie_mode"}, not: []string{"ratio"}},
+		"pool web { lb_mode ":                {want: []string{"round_robin", "ratio"}, not: []string{"member"}},
+		"pool web modify { persist_":         {want: []string{"persist_mode", "persist_limit"}, not: []string{"lb_mode"}},
+		"pool web { mirror ":                 {want: []string{"persist"}},
+		"pool web { mirror persist ":         {want: []string{"enable", "disable"}},
+		"pool web { member 10.1.1.1:80 ":     {want: []string{"ratio", "priority", "member", "lb_mode"}},
+		"pool web { member 10.1.1.1:80 rat":  {want: []string{"ratio"}},
+		"vip 10.0.0.1:80 ":                   {want: []string{"use", "persist", "sticky", "netmask", "{"}},
+		"vip 10.0.0.1:80 use ":               {want: []string{"pool", "rule"}},
+		"vip 10.0.0.1:80 use pool ":          {want: []string{"web", "shop"}},
+		"vip 10.0.0.1:80 { use rule ":        {want: []string{"by_uri"}},
+		"vip 10.0.0.1 ":                      {want: []string{"enable", "disable", "limit"}, not: []string{"netmask_"}},
+		"node 10.1.1.1 ":                     {want: []string{"enable", "disable", "up", "down", "ratio", "show"}},
+		"global ":                            {want: []string{"persist_across_virtuals", "lb", "show"}},
+		"global lb ":                         {want: []string{"round_robin"}},
+		"sysctl -w ":                         {want: []string{"bigip.persist_on_any_vip="}},
+		"rule r { use ( ":                    {want: []string{"web", "shop"}},
+		"rule r { if ( http_":                {want: []string{"http_uri", "http_host"}},
+		"persist forecast ":                  {want: []string{"node"}},
+		"save --":                            {want: []string{"--dialect"}},
+		"load ":                              {want: []string{"--dry-run", "--confirm-within"}},
+		"pool web { } ":                      {want: []string{"pool", "virtual"}},
+	} {
+		got, start := Complete(line, len(line), names)
+		var texts []string
+		for _, cand := range got {
+			texts = append(texts, cand.Text)
+		}
+		for _, w := range c.want {
+			if !slices.Contains(texts, w) {
+				t.Errorf("%q: no %q in %q", line, w, texts)
+			}
+		}
+		for _, w := range c.not {
+			if slices.Contains(texts, w) {
+				t.Errorf("%q: %q in %q", line, w, texts)
+			}
+		}
+		if want := strings.LastIndexByte(line, ' ') + 1; start != want {
+			t.Errorf("%q: start %d, want %d", line, start, want)
+		}
+	}
+}
+
+// TestCommandTable checks that every example of the table parses and that no form is without help.
+func TestCommandTable(t *testing.T) {
+	for _, c := range Commands {
+		if c.Help == "" || c.Release == 0 {
+			t.Errorf("%s: no help or release", c.Form)
+		}
+		if c.Example != "" {
+			command(t, c.Example)
+		}
+		first, _, _ := strings.Cut(c.Form, " ")
+		if statementWords[first] == nil {
+			t.Errorf("%s: the splitter does not know it", c.Form)
+		}
+	}
+	for word, s := range statementWords {
+		if !s.kept && !s.missing && len(commandsOf(word)) == 0 {
+			t.Errorf("%s: no row in the command table", word)
+		}
+		if !s.missing && s.help == "" {
+			t.Errorf("%s: no help", word)
+		}
+	}
+}
+
+func TestAttributeTables(t *testing.T) {
+	for _, table := range Tables() {
+		set := map[string]bool{"meta": true, "name": true, "address": true, "port": true, "members": true, "vlans_enabled": true, "tping": true, "tping_timeout": true}
+		for _, a := range table.Rows {
+			if a.Help == "" || a.Release == 0 {
+				t.Errorf("%s %s: no help or release", table.Title, a.Name())
+			}
+			if set[a.Field] {
+				t.Errorf("%s %s: the field %s has two rows", table.Title, a.Name(), a.Field)
+			}
+			set[a.Field] = true
+		}
+		fields := table.Rows[0].field.ContainingMessage().Fields()
+		for i := range fields.Len() {
+			if name := string(fields.Get(i).Name()); !set[name] {
+				t.Errorf("%s: no row sets the field %s", table.Title, name)
+			}
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for words, want := range map[string][]string{
+		"":                       {"pool", "virtual", "persist"},
+		"pool":                   {"pool POOL modify { ATTRIBUTES }", "lb_mode", "example: pool web modify", "after member"},
+		"vip":                    {"vip VIRTUAL persist SECONDS", "use pool"},
+		"pool cookie_expiration": {"DAYSd [HH:MM:SS]"},
+		"pool lb_mode":           {"also read: lb_method", "least_conn_member"},
+		"pool ratio":             {"weight in mode ratio_member"},
+		"interface":              {"kept"},
+		"poool":                  {`did you mean "pool"?`},
+	} {
+		got := Help(strings.Fields(words))
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("help %s: no %q in\n%s", words, w, got)
+			}
+		}
+	}
+}
