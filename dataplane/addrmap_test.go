@@ -50,8 +50,10 @@ func TestAddressMap(t *testing.T) {
 func TestAddressMapFaults(t *testing.T) {
 	var m AddressMap
 	err := m.Add("10.1.1.1,x=y,10.0.0.0/8=127.0.0.0/16,10.1.1.1:80=127.0.0.1,10.1.1.1=x,1.1.1.1=2.2.2.2,1.1.1.1=3.3.3.3,10.0.0.0/8=y,10.0.0.0/9=fd00::/9")
-	for _, want := range []string{"want REAL=LOCAL", `"x" is not an address, an`, "differ in length", `"127.0.0.1" is not an address with a port`,
-		`"x" is not an address`, "1.1.1.1 is mapped twice", `"y" is not a network`, `"10.0.0.0/9=fd00::/9": the networks differ`} {
+	for _, want := range []string{
+		"want REAL=LOCAL", `"x" is not an address, an`, "differ in length", `"127.0.0.1" is not an address with a port`,
+		`"x" is not an address`, "1.1.1.1 is mapped twice", `"y" is not a network`, `"10.0.0.0/9=fd00::/9": the networks differ`,
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no fault %q in %v", want, err)
 		}

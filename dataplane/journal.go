@@ -77,7 +77,7 @@ func openJournal(dir string) (*journal, *config.Tree, *pb.ApplyHeader, error) {
 		j.file = f
 		return j, tree, header, nil
 	}
-	f.Close()
+	_ = f.Close()
 	return j, tree, header, fmt.Errorf("%s: %w", j.path, err)
 }
 
@@ -195,7 +195,7 @@ func (j *journal) rewrite(header *pb.ApplyHeader, tree *config.Tree) error {
 	if err != nil {
 		return err
 	}
-	defer f.Cleanup()
+	defer func() { _ = f.Cleanup() }() // does nothing once it has replaced the other
 	size, err := writeWhole(f, header, tree)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (j *journal) unflushed() *os.File {
 
 func (j *journal) close() {
 	if j.file != nil {
-		j.file.Close()
+		_ = j.file.Close()
 		j.file = nil
 	}
 }

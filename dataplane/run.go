@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }() // the server has closed it, if there was one
 	e, err := NewEngine(o.EngineOptions)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	case err = <-served:
 	case <-ctx.Done():
 		stopServer(server)
-		<-served
+		err = <-served
 	}
 	timeout := o.DrainTimeout
 	if timeout == 0 {
@@ -116,7 +116,7 @@ func Listen(ctx context.Context, address string, withTLS bool) (net.Listener, er
 		return nil, err
 	}
 	if err := os.Chmod(path, 0o660); err != nil {
-		l.Close()
+		_ = l.Close()
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
 	return l, nil
@@ -136,7 +136,7 @@ func removeStale(ctx context.Context, path string) error {
 	}
 	var d net.Dialer
 	if c, err := d.DialContext(ctx, "unix", path); err == nil {
-		c.Close()
+		_ = c.Close()
 		return errors.New("another process serves it")
 	}
 	return os.Remove(path)

@@ -148,8 +148,12 @@ func TestService(t *testing.T) {
 		if _, err := c.Explain(t.Context(), &pb.ExplainRequest{Pool: "none", Client: "127.0.0.1"}); status.Code(err) != codes.NotFound {
 			t.Errorf("unknown pool: %v", err)
 		}
-		for _, bad := range []*pb.ExplainRequest{{Pool: "p", Client: "x"}, {Pool: "p", Client: "::1", Cookie: new("a\r\nb")},
-			{Pool: "p", Client: "::1", Virtual: new("x")}, {Pool: "p", Client: "::1", Destination: new("x")}} {
+		for _, bad := range []*pb.ExplainRequest{
+			{Pool: "p", Client: "x"},
+			{Pool: "p", Client: "::1", Cookie: new("a\r\nb")},
+			{Pool: "p", Client: "::1", Virtual: new("x")},
+			{Pool: "p", Client: "::1", Destination: new("x")},
+		} {
 			if _, err := c.Explain(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
 				t.Errorf("%v: %v", bad, err)
 			}

@@ -44,30 +44,30 @@ func main() {
 
 // run is the program. It returns 0 when it was told to stop, 1 when it could not begin or go on, 2 for wrong usage.
 func run(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	fail := func(status int, err error) int {
+		_, _ = fmt.Fprintln(stderr, "dataplane:", err)
+		return status
+	}
 	var f flags
 	status := -1
 	parser, err := kong.New(&f, kong.Name("dataplane"), kong.Description("Forwards traffic as mgmtd tells it."),
 		kong.Writers(stdout, stderr), kong.Exit(func(n int) { status = n }), kong.Vars{"version": dataplane.Version()})
 	if err != nil {
-		fmt.Fprintln(stderr, "dataplane:", err)
-		return 2
+		return fail(2, err)
 	}
 	_, err = parser.Parse(args)
 	if status >= 0 { // help or version were printed
 		return status
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "dataplane:", err)
-		return 2
+		return fail(2, err)
 	}
 	options, err := f.options(slog.New(slog.NewTextHandler(stderr, nil)))
 	if err != nil {
-		fmt.Fprintln(stderr, "dataplane:", err)
-		return 2
+		return fail(2, err)
 	}
 	if err := serve(ctx, &f, options); err != nil {
-		fmt.Fprintln(stderr, "dataplane:", err)
-		return 1
+		return fail(1, err)
 	}
 	return 0
 }
@@ -96,7 +96,7 @@ func readMap(m *dataplane.AddressMap, path string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	return m.Read(file)
 }
 

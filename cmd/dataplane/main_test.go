@@ -54,8 +54,11 @@ func TestUsage(t *testing.T) {
 		{[]string{"--help"}, 0, []string{"--state-dir", "--map-only"}},
 		{[]string{"--nonsense"}, 2, []string{"nonsense"}},
 		{[]string{"word"}, 2, []string{"word"}},
-		{[]string{"--map", "a=b", "--map-file", bad, "--map-file", dir + "/none", "--tls-cert", "x"}, 2,
-			[]string{`"a" is not an address`, bad + ": line 1", dir + "/none", "belong together"}},
+		{
+			[]string{"--map", "a=b", "--map-file", bad, "--map-file", dir + "/none", "--tls-cert", "x"},
+			2,
+			[]string{`"a" is not an address`, bad + ": line 1", dir + "/none", "belong together"},
+		},
 		{[]string{"--state-dir", dir, "--listen", "127.0.0.1:0"}, 1, []string{"needs a certificate"}},
 		{[]string{"--state-dir", dir, "--metrics", "nonsense"}, 1, []string{"metrics"}},
 	}

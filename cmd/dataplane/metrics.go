@@ -40,7 +40,7 @@ func newMetrics(ctx context.Context, address string, log *slog.Logger) (*metrics
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", m.readyz)
 	if isLoopback(l.Addr()) {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -70,12 +70,12 @@ func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no configuration is applied yet", http.StatusServiceUnavailable)
 		return
 	}
-	fmt.Fprintln(w, "ok")
+	_, _ = fmt.Fprintln(w, "ok")
 }
 
 func (m *metrics) close() {
 	if m != nil {
-		m.server.Close()
+		_ = m.server.Close()
 		m.serving.Wait()
 	}
 }

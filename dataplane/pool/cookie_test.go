@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,6 @@ func ask(t *testing.T, p *Pool, head *http1.Head) (got string) {
 }
 
 func set1() string { return s1 + " Set-Cookie: " + cookie1 + setCookieEnd }
-func set2() string { return s2 + " Set-Cookie: " + cookie2 + setCookieEnd }
 
 func TestCookie(t *testing.T) {
 	b := newBench(t)
@@ -154,7 +154,7 @@ func TestCookieStates(t *testing.T) {
 		if err := b.set(c).Choose(&d, i); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Refused(); err != ErrRefused {
+		if err := d.Refused(); !errors.Is(err, ErrRefused) {
 			t.Errorf("moved in spite of the configuration: %v", err)
 		}
 	})

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -483,7 +484,7 @@ func TestBinding(t *testing.T) {
 			if err := p.Choose(&d, in(client, v1+":80")); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.Refused(); err != ErrNoMember {
+			if err := d.Refused(); !errors.Is(err, ErrNoMember) {
 				t.Errorf("the only member was refused: %v", err)
 			}
 			d.Release()
@@ -506,7 +507,7 @@ func TestBinding(t *testing.T) {
 			for ; err == nil; err = d.Refused() {
 				tried = append(tried, d.Member.Addr.String())
 			}
-			if got := strings.Join(tried, " "); got != n1+":80 "+n2+":80 127.0.1.3:80" || err != ErrNoMember {
+			if got := strings.Join(tried, " "); got != n1+":80 "+n2+":80 127.0.1.3:80" || !errors.Is(err, ErrNoMember) {
 				t.Errorf("%s: tried %s, then %v", p.Name, got, err)
 			}
 			d.Release()
