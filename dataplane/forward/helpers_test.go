@@ -147,8 +147,12 @@ func newOrigin(t testing.TB, name, addr string, serve func(o *origin, p *peer)) 
 	o.wg.Go(func() {
 		for {
 			c, err := l.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // out of descriptors, in the test of that
+				time.Sleep(time.Millisecond)
+				continue
 			}
 			o.mu.Lock()
 			o.conns++

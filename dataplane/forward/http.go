@@ -206,7 +206,8 @@ func (x *exchange) decide() error {
 	case rule.Nothing:
 		return errNoPool
 	}
-	x.poolInput = pool.Input{Client: s.peer, Virtual: set.Virtual, Request: &x.request.Head, Fresh: c.fresh}
+	x.poolInput = s.poolInput(set, &c)
+	x.poolInput.Request = &x.request.Head
 	return x.reach(c.pool, c.pool.Choose(&s.decision, &x.poolInput))
 }
 

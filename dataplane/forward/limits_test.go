@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/rule"
+	pb "bigpipe/proto/bigpipe/v1"
 )
 
 type addrPort = netip.AddrPort
@@ -278,6 +282,97 @@ func TestSet(t *testing.T) {
 		c.send(get())
 		expect(t, c.response(), "s1", nil)
 		expect(t, b.ask(get()), fmt.Sprintf("s%d", 2+i%2), o[1+i%2])
+	}
+}
+
+// Descriptors run out: nothing is lost, connections are accepted when there are some again.
+func TestOutOfDescriptors(t *testing.T) {
+	o := newOrigin(t, "s", "127.0.0.11:0", nil)
+	warned := make(chan struct{}, 100)
+	table := NewTable(slog.New(slog.NewTextHandler(writerFunc(func([]byte) { warned <- struct{}{} }), nil)))
+	defer table.Close()
+	l, err := Listen(table, parseAddrPort("127.0.0.1:0"), Settings{HTTP: true, Pools: []*pool.Pool{compilePool(t, webPool(o), nil)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	defer l.Drain(ctx)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "client")
+	defer file.Close()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	free, err := unix.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(free)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free), Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	a := l.Addr()
+	err = unix.Connect(fd, &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())})
+	select {
+	case <-warned:
+	case <-time.After(testPatience):
+		t.Error("no warning")
+	}
+	unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := newPeer(t, c)
+	p.send(get())
+	expect(t, p.response(), "s", o)
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}
+
+// A listener of all addresses knows where its clients wanted to go.
+func TestContactedAddress(t *testing.T) {
+	o := three(t, nil)
+	v := &pb.RuleVariable{Name: pb.RuleVariableName_RULE_VARIABLE_NAME_SERVER_ADDR}
+	cmp := &pb.RuleComparison{Variable: v, Operator: pb.RuleOperator_RULE_OPERATOR_EQUALS, Value: &pb.RuleComparison_Text{Text: "127.0.0.2"}}
+	use := func(p string) *pb.RuleStatement {
+		return &pb.RuleStatement{Kind: &pb.RuleStatement_Use{Use: &pb.RuleUse{Pools: []*pb.WeightedPool{{Pool: p}}}}}
+	}
+	r, err := rule.Compile(&pb.Rule{Statement: &pb.RuleStatement{Kind: &pb.RuleStatement_If{If: &pb.RuleIf{
+		Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Comparison{Comparison: cmp}}, Then: use("a"), Else: use("b")}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newLab(t, Settings{})
+	l, err := Listen(b.table, parseAddrPort("0.0.0.0:0"), Settings{HTTP: true, Rule: r, Virtual: parseAddrPort("0.0.0.0:80"),
+		Pools: []*pool.Pool{compilePool(t, plain(o[0]), nil), compilePool(t, plain(o[1]), nil)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Drain(context.Background())
+	for host, want := range map[string]string{"127.0.0.2": "s1", "127.0.0.3": "s2"} {
+		c, err := net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr(host), l.Addr().Port()).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPeer(t, c)
+		p.send(get())
+		expect(t, p.response(), want, nil)
+		c.Close()
 	}
 }
 

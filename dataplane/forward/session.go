@@ -18,6 +18,7 @@ type session struct {
 	settings *Settings                   // of the last decision
 	counters *pool.Counters              // where the session was counted as open
 	peer     netip.AddrPort              // the client
+	contact  netip.AddrPort              // where it wanted to go, where the listener has all addresses; else invalid
 	began    instant                     // when it was accepted
 	active   atomic.Int64                // instant of the last progress
 	member   atomic.Pointer[pool.Member] // for listings
@@ -52,6 +53,9 @@ func newSession(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *s
 	s.client.open(fd)
 	s.client.sends = 2 // no delay of small segments is inherited
 	s.server.fd = -1
+	if l.addr.Addr().IsUnspecified() {
+		s.contact = localAddr(fd)
+	}
 	return s
 }
 
@@ -107,7 +111,16 @@ func (s *session) count(requests uint64) {
 
 // ruleInput is what the settings' rule decides by.
 func (s *session) ruleInput(set *Settings, request rule.Request) rule.Input {
-	return rule.Input{Client: s.peer, Server: set.Virtual, Request: request}
+	in := rule.Input{Client: s.peer, Server: set.Virtual, Request: request}
+	if s.contact.IsValid() {
+		in.Server = s.contact
+	}
+	return in
+}
+
+// poolInput is what a pool chooses by.
+func (s *session) poolInput(set *Settings, c *choice) pool.Input {
+	return pool.Input{Client: s.peer, Virtual: set.Virtual, Destination: s.contact, Fresh: c.fresh}
 }
 
 // choice is where the settings send a connection or request.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"sync"
 
-	"bigpipe/dataplane/pool"
 	"bigpipe/dataplane/rule"
 )
 
@@ -17,7 +16,8 @@ func (s *session) serveTCP() {
 		s.client.reset()
 		return
 	}
-	err := c.pool.Choose(&s.decision, &pool.Input{Client: s.peer, Virtual: s.settings.Virtual, Fresh: c.fresh})
+	choose := s.poolInput(s.settings, &c)
+	err := c.pool.Choose(&s.decision, &choose)
 	if err == nil {
 		err = s.reach()
 	}
