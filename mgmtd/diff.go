@@ -88,14 +88,21 @@ func lineCodes(a, b []string) []difflib.OpCode {
 	statementsA, startsA := statementsOf(a)
 	statementsB, startsB := statementsOf(b)
 	var codes []difflib.OpCode
+	add := func(c difflib.OpCode) {
+		if n := len(codes); n > 0 && c.Tag == 'e' && codes[n-1].Tag == 'e' {
+			codes[n-1].I2, codes[n-1].J2 = c.I2, c.J2
+			return
+		}
+		codes = append(codes, c)
+	}
 	for _, c := range difflib.NewMatcherWithJunk(statementsA, statementsB, false, nil).GetOpCodes() {
 		i1, i2, j1, j2 := startsA[c.I1], startsA[c.I2], startsB[c.J1], startsB[c.J2]
 		if c.Tag != 'r' {
-			codes = append(codes, difflib.OpCode{Tag: c.Tag, I1: i1, I2: i2, J1: j1, J2: j2})
+			add(difflib.OpCode{Tag: c.Tag, I1: i1, I2: i2, J1: j1, J2: j2})
 			continue
 		}
 		for _, l := range difflib.NewMatcherWithJunk(a[i1:i2], b[j1:j2], false, nil).GetOpCodes() {
-			codes = append(codes, difflib.OpCode{Tag: l.Tag, I1: i1 + l.I1, I2: i1 + l.I2, J1: j1 + l.J1, J2: j1 + l.J2})
+			add(difflib.OpCode{Tag: l.Tag, I1: i1 + l.I1, I2: i1 + l.I2, J1: j1 + l.J1, J2: j1 + l.J2})
 		}
 	}
 	return codes

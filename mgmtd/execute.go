@@ -1,6 +1,7 @@
 package mgmtd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,8 +106,6 @@ type execution struct {
 	exit   uint32
 	// effects are those of the last change, concerning what it touched.
 	effects []*pb.DataplaneEffect
-	// documents counts what was written as JSON.
-	documents, expected int
 }
 
 func (e *execution) json() bool { return e.header.GetOutput() == pb.OutputFormat_OUTPUT_FORMAT_JSON }
@@ -147,10 +146,6 @@ func (e *execution) run(ctx context.Context, text []byte) error {
 		return status.Error(codes.InvalidArgument, "the header names no mode")
 	}
 	statements, faults := parse(e.header.GetOrigin(), text)
-	if hasErrors(faults) {
-		e.exit = exitFaulty
-		return e.report(faults...)
-	}
 	done, err := e.change(ctx, mode, statements, faults)
 	if err != nil || done == nil {
 		return err
@@ -177,8 +172,12 @@ func (e *execution) change(ctx context.Context, mode eval.Mode, statements []*gr
 			e.header.GetBaseRevision(), newest.Revision)
 	}
 	out := eval.Evaluate(newest.Tree, statements, e.options(mode, e.header.GetOrigin().GetFile()))
-	if err := e.report(append(parsed, out.Diagnostics...)...); err != nil {
+	if err := e.report(joined(parsed, out.Diagnostics)...); err != nil {
 		return nil, err
+	}
+	if hasErrors(parsed) { // evaluated all the same, so that all faults are reported at once
+		e.exit = exitFaulty
+		return nil, nil
 	}
 	if out.Exit != exitDone {
 		e.exit = uint32(out.Exit)
@@ -311,6 +310,45 @@ func hasErrors(ds []*pb.Diagnostic) bool {
 	return slices.ContainsFunc(ds, func(d *pb.Diagnostic) bool { return d.GetSeverity() == pb.Severity_SEVERITY_ERROR })
 }
 
+// maxFaults is how many errors one reply names.
+const maxFaults = 50
+
+// joined puts what parsing and evaluating found into the order of the text. A place has one fault; the first counts.
+func joined(parsed, evaluated []*pb.Diagnostic) []*pb.Diagnostic {
+	if !hasErrors(parsed) {
+		return append(parsed, evaluated...)
+	}
+	type place struct {
+		file         string
+		line, column uint32
+	}
+	at := func(d *pb.Diagnostic) place {
+		p := d.GetPosition()
+		return place{p.GetFile(), p.GetLine(), p.GetColumn()}
+	}
+	taken := map[place]bool{}
+	for _, d := range parsed {
+		taken[at(d)] = d.GetPosition() != nil
+	}
+	all := slices.Clone(parsed)
+	for _, d := range evaluated {
+		if d.GetSeverity() == pb.Severity_SEVERITY_ERROR && !taken[at(d)] {
+			all = append(all, d)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *pb.Diagnostic) int {
+		p, q := at(a), at(b)
+		return cmp.Or(cmp.Compare(p.line-1, q.line-1), cmp.Compare(p.column, q.column)) // no line comes last
+	})
+	errors := 0
+	return slices.DeleteFunc(all, func(d *pb.Diagnostic) bool {
+		if d.GetSeverity() == pb.Severity_SEVERITY_ERROR {
+			errors++
+		}
+		return d.GetSeverity() == pb.Severity_SEVERITY_ERROR && errors > maxFaults
+	})
+}
+
 // Load loads a file's contents as Execute does; the dataplanes are not waited for. The error holds what was faulty.
 func (s *Server) Load(ctx context.Context, file string, text []byte) ([]*pb.Diagnostic, error) {
 	var ds []*pb.Diagnostic
@@ -322,9 +360,6 @@ func (s *Server) Load(ctx context.Context, file string, text []byte) ([]*pb.Diag
 		send: func(r *pb.ExecuteReply) error { ds = append(ds, r.GetDiagnostics()...); return nil },
 	}
 	statements, faults := grammar.ParseAt(e.header.GetOrigin(), text)
-	if hasErrors(faults) {
-		return faults, fmt.Errorf("%s has faults", file)
-	}
 	if _, err := e.change(ctx, eval.ModeLoad, statements, faults); err != nil {
 		return ds, err
 	}

@@ -118,9 +118,12 @@ func (d *fakeDataplane) Apply(stream grpc.ClientStreamingServer[pb.ApplyRequest,
 		}
 		changed, deleted = append(changed, r.GetChanged()...), append(deleted, r.GetDeleted()...)
 	}
-	if d.gate != nil {
+	d.mu.Lock()
+	gate := d.gate
+	d.mu.Unlock()
+	if gate != nil {
 		select {
-		case <-d.gate:
+		case <-gate:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}

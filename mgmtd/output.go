@@ -117,15 +117,19 @@ func (m message) append(b []byte) ([]byte, error) {
 		if !m.Has(fd) || m.skip[fd.Name()] {
 			continue
 		}
+		value, err := m.field(nil, fd, m.Get(fd))
+		if err != nil {
+			return nil, err
+		}
+		if fd.Name() == "meta" && string(value) == "{}" { // nothing is left of it
+			continue
+		}
 		if !first {
 			b = append(b, ',')
 		}
 		first = false
 		b = append(strconv.AppendQuote(b, string(fd.Name())), ':')
-		var err error
-		if b, err = m.field(b, fd, m.Get(fd)); err != nil {
-			return nil, err
-		}
+		b = append(b, value...)
 	}
 	return append(b, '}'), nil
 }

@@ -2,6 +2,8 @@ package mgmtd
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,10 +23,18 @@ func (d *fakeDataplane) last() *pb.ApplyHeader {
 	return d.applies[len(d.applies)-1]
 }
 
-func (d *fakeDataplane) has(key string) bool {
+func (d *fakeDataplane) object(key string) *pb.Object {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.objects[key] != nil
+	return d.objects[key]
+}
+
+func (d *fakeDataplane) has(key string) bool { return d.object(key) != nil }
+
+func (d *fakeDataplane) keys() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.objects))
 }
 
 func (d *fakeDataplane) count() int {
@@ -45,7 +55,7 @@ func TestPush_full_then_deltas(t *testing.T) {
 		t.Errorf("second push: %v", h)
 	}
 	if !d.has("pool/web") || !d.has("virtual/127.0.10.1:8080") {
-		t.Errorf("it has %v", d.objects)
+		t.Errorf("it has %v", d.keys())
 	}
 	a.must("pool other { member 127.0.1.3:9001 }")
 	a.must("virtual 127.0.10.1:8080 use pool other")
@@ -53,10 +63,10 @@ func TestPush_full_then_deltas(t *testing.T) {
 	if h := d.last(); h.GetFull() || h.GetRevision() != 4 || h.GetBaseRevision() != 3 {
 		t.Errorf("last push: %v", h)
 	}
-	if d.has("pool/web") || !d.has("pool/other") || d.objects["virtual/127.0.10.1:8080"].GetVirtual().GetPools()[0].GetPool() != "other" {
-		t.Errorf("it has %v", d.objects)
+	if d.has("pool/web") || !d.has("pool/other") || d.object("virtual/127.0.10.1:8080").GetVirtual().GetPools()[0].GetPool() != "other" {
+		t.Errorf("it has %v", d.keys())
 	}
-	if o := d.objects["pool/other"]; o.ObjectMeta() != nil {
+	if o := d.object("pool/other"); o.ObjectMeta() != nil {
 		t.Errorf("what stands in a text was pushed: %v", o)
 	}
 }
@@ -71,7 +81,7 @@ func TestPush_aborted_is_followed_by_everything(t *testing.T) {
 		t.Errorf("last push: %v", h)
 	}
 	if !d.has("pool/web") || !d.has("pool/other") {
-		t.Errorf("it has %v", d.objects)
+		t.Errorf("it has %v", d.keys())
 	}
 }
 
@@ -98,6 +108,7 @@ func TestPush_dataplane_away(t *testing.T) {
 	eventually(t, "it catches up", func() bool { return d.has("pool/web") })
 	a.must("pool other { member 127.0.1.3:9001 }")
 	d.stop()
+	eventually(t, "its end is seen", func() bool { s, _ := a.server.pushers[0].current(); return s.err != "" })
 	if r := a.command("pool third { member 127.0.1.4:9001 }"); r.exit != 3 {
 		t.Errorf("command: %d %v", r.exit, r.result)
 	}
@@ -142,7 +153,8 @@ func TestPush_newest_wins(t *testing.T) {
 	d := startFake(t)
 	a := startAdmin(t, "", d)
 	a.mustLoad(smallSite)
-	d.set(func() { d.gate = make(chan struct{}) })
+	gate := make(chan struct{})
+	d.set(func() { d.gate = gate })
 	const changes = 6
 	done := make(chan reply, changes)
 	for i := range changes {
@@ -150,7 +162,7 @@ func TestPush_newest_wins(t *testing.T) {
 	}
 	eventually(t, "all are stored", func() bool { return a.store.Newest().Revision == 1+changes })
 	before := d.count()
-	close(d.gate)
+	close(gate)
 	for range changes {
 		if r := <-done; r.exit != 0 {
 			t.Errorf("exit %d %v", r.exit, r.result)
@@ -212,7 +224,9 @@ func TestPush_in_pieces(t *testing.T) {
 		fmt.Fprintf(&text, "pool pool%d {\n   fallback \"http://%s/\"\n   member 10.1.%d.%d:80\n}\n", i, strings.Repeat("x", 500), i/250, i%250)
 	}
 	a.mustLoad(text.String())
-	if len(d.objects) != 4000 || d.messages < 3 {
-		t.Errorf("%d objects in %d messages", len(d.objects), d.messages)
-	}
+	d.set(func() {
+		if len(d.objects) != 4000 || d.messages < 3 {
+			t.Errorf("%d objects in %d messages", len(d.objects), d.messages)
+		}
+	})
 }

@@ -67,9 +67,11 @@ type pushState struct {
 	known   bool
 	// err is why the last attempt failed; "" when it did not.
 	err string
-	// tried counts attempts; failedFor is the newest configuration that one failed with.
+	// tried counts attempts; failedFor is the newest configuration that one failed with, and refused is set when the
+	// dataplane itself did not want it.
 	tried       uint64
 	failedFor   stamp
+	refused     bool
 	notInEffect []*pb.NotInEffect
 }
 
@@ -263,6 +265,12 @@ func (p *pusher) failed(want *wanted, err error) {
 		p.log.Warn("dataplane does not take the configuration", "revision", want.revision, "error", text)
 	}
 	p.state.err, p.state.failedFor = text, want.stamp
+	switch status.Code(err) {
+	case codes.FailedPrecondition, codes.InvalidArgument, codes.Unimplemented, codes.ResourceExhausted:
+		p.state.refused = true
+	default:
+		p.state.refused = false
+	}
 	p.attempted()
 }
 
@@ -280,13 +288,14 @@ func (p *pusher) current() (pushState, <-chan struct{}) {
 	return p.state, p.changed
 }
 
-// await waits until the dataplane has a configuration or ctx ends. For a dataplane that was already known to be away one
-// more attempt is enough.
+// await waits until the dataplane has a configuration, refuses it, or ctx ends. For a dataplane that was already known to be
+// away one more attempt is enough.
 func (p *pusher) await(ctx context.Context, want stamp) pushState {
 	start, changed := p.current()
 	away := start.tried > 0 && start.err != ""
 	for s := start; ; s, changed = p.current() {
-		if s.has(want) || away && s.tried > start.tried && s.failedFor.reaches(want) {
+		failed := s.err != "" && s.failedFor.reaches(want)
+		if s.has(want) || failed && (s.refused || away && s.tried > start.tried) {
 			return s
 		}
 		select {
