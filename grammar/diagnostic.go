@@ -45,13 +45,18 @@ type faults struct {
 	source *source
 	list   []*pb.Diagnostic
 	seen   map[place]bool
-	more   int
+	// more counts faults that are not in the list, hidden those that follow from one that is.
+	more, hidden int
 }
+
+// count is how many faults were found so far.
+func (f *faults) count() int { return len(f.list) + f.more + f.hidden }
 
 // add notes a fault; one place has one fault, the first.
 func (f *faults) add(at place, code, suggestion, format string, args ...any) *pb.Diagnostic {
 	key := place{line: at.line, col: at.col}
 	if f.seen[key] {
+		f.hidden++
 		return nil
 	}
 	if f.seen == nil {
@@ -74,8 +79,12 @@ func (f *faults) add(at place, code, suggestion, format string, args ...any) *pb
 	return d
 }
 
-// at notes a fault of a token.
+// at notes a fault of a token. A token whose bytes were not UTF-8 has its fault already.
 func (f *faults) at(t lexer.Token, code, suggestion, format string, args ...any) *pb.Diagnostic {
+	if f.source.repaired && strings.ContainsRune(t.Value, utf8.RuneError) {
+		f.hidden++
+		return nil
+	}
 	return f.add(placeOf(t), code, suggestion, format, args...)
 }
 

@@ -256,6 +256,8 @@ func (f *formatter) service(s *pb.Service) {
 var sysctlOf = map[string]string{
 	"persist_across_virtuals": "persist_on_any_vip",
 	"persist_across_services": "persist_on_any_port_same_vip",
+	"persist_map_proxies":     "persist_map_proxies",
+	"persist_timer":           "persist_time_used_as_limit",
 }
 
 func (f *formatter) global(g *pb.Global) {
@@ -268,7 +270,7 @@ func (f *formatter) global(g *pb.Global) {
 				f.line(l)
 			}
 		case f.Dialect == 3 && is && r.Has(a.field):
-			f.line("sysctl -w bigip.", name, "=", bit(r.Get(a.field)))
+			f.line("sysctl -w bigip.", name, "=", bit(a, r.Get(a.field)))
 		default:
 			head := "global " + a.Name()
 			if f.Dialect == 3 && a.Words3 != nil {
@@ -281,9 +283,51 @@ func (f *formatter) global(g *pb.Global) {
 	}
 }
 
-func bit(v protoreflect.Value) string {
-	if v.Bool() {
+// bit is what sysctl says for a switch, and for a timer whether it is used as limit.
+func bit(a *Attribute, v protoreflect.Value) string {
+	on := false
+	if a.Value == ValueWord {
+		on = v.Enum() == pb.PersistTimer_PERSIST_TIMER_LIMIT.Number()
+	} else {
+		on = v.Bool()
+	}
+	if on {
 		return "1"
 	}
 	return "0"
+}
+
+// Lines returns an attribute of m as it is written, words first, an element a line; nothing where it is absent.
+func (a *Attribute) Lines(m proto.Message) []string { return a.lines(m, a.Name()) }
+
+// NotInEffect lists what an object says that nothing acts on, as it is written: "lb_mode fastest", "mirror persist enable".
+// A kept statement is listed by its first line.
+func NotInEffect(o *pb.Object) []string {
+	var list []string
+	add := func(t *Table, m proto.Message, prefix string) {
+		for _, a := range t.Rows {
+			for _, l := range a.Lines(m) {
+				value := strings.TrimPrefix(l, a.Name()+" ")
+				if !a.Acts || a.Acting != nil && !slices.Contains(a.Acting, value) {
+					list = append(list, prefix+l)
+				}
+			}
+		}
+	}
+	switch k := o.GetKind().(type) {
+	case *pb.Object_Kept:
+		first, _, _ := strings.Cut(k.Kept.GetText(), "\n")
+		return []string{first}
+	case *pb.Object_Pool:
+		add(Pools, k.Pool, "")
+		for _, m := range k.Pool.GetMembers() {
+			add(Members, m, "member "+m.GetAddress()+" ")
+		}
+	default:
+		kind, _ := pb.SplitKey(o.Key())
+		if t := TableOf(Kind(kind)); t != nil {
+			add(t, o.Message().Interface(), "")
+		}
+	}
+	return list
 }

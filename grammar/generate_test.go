@@ -77,6 +77,9 @@ func draw(t *rapid.T, a *Attribute) protoreflect.Value {
 	case ValueDuration:
 		return protoreflect.ValueOfUint64(rapid.Uint64Range(0, uint64(maxTimeout.Milliseconds())).Draw(t, "ms"))
 	}
+	if a.Choices != nil {
+		return protoreflect.ValueOfUint32(uint32(rapid.SampledFrom(a.Choices).Draw(t, "number")))
+	}
 	n := rapid.Uint64Range(a.Min, min(a.maxOf(), math.MaxUint32)).Draw(t, "number")
 	if a.field.Kind() == protoreflect.Uint32Kind {
 		return protoreflect.ValueOfUint32(uint32(n))

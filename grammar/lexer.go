@@ -67,7 +67,9 @@ type source struct {
 	comments []comment
 	// firstLine and firstColumn are the place of the text's first character.
 	firstLine, firstColumn uint32
-	faults                 *faults
+	// repaired is set when bytes were replaced that are not UTF-8.
+	repaired bool
+	faults   *faults
 }
 
 // value returns a token's characters, quotes included.
@@ -111,6 +113,7 @@ func (s *source) repair() {
 	if utf8.ValidString(s.text) {
 		return
 	}
+	s.repaired = true
 	var b strings.Builder
 	line, col := s.firstLine, s.firstColumn
 	for i := 0; i < len(s.text); {
@@ -172,9 +175,11 @@ func (s *scanner) run() {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' }
 
-// continued returns the length of a backslash and a line's end at i, 0 if there is none.
+// continued returns the length of a backslash and a line's end at i, 0 if there is none. The end of the text is one.
 func (s *scanner) continued(i int) int {
 	switch rest := s.text[i:]; {
+	case rest == "\\":
+		return 1
 	case strings.HasPrefix(rest, "\\\n"):
 		return 2
 	case strings.HasPrefix(rest, "\\\r\n"):

@@ -45,11 +45,11 @@ func parse(origin *pb.Position, src []byte, command bool) ([]*Statement, []*pb.D
 		cl := &clause{p: p, span: sp}
 		last := i == len(spans)-1
 		cl.comments, next = s.commentsOf(sp, next, last)
-		before := len(f.list) + f.more
+		before := f.count()
 		first := len(p.statements)
 		cl.parse()
 		for _, st := range p.statements[first:] {
-			st.Faulty = st.Faulty || sp.faulty || sp.open || len(f.list)+f.more > before
+			st.Faulty = st.Faulty || sp.faulty || sp.open || f.count() > before
 		}
 	}
 	if !command {

@@ -17,9 +17,14 @@ type ruleBody struct {
 }
 
 type ruleStatement struct {
+	If    *ruleIf    `parser:"  @@"`
+	Plain *rulePlain `parser:"| @@"`
+}
+
+// rulePlain is any statement but an if. What follows a condition is one of these, so that a chain of ifs needs braces.
+type rulePlain struct {
 	Pos      lexer.Position
-	If       *ruleIf       `parser:"  @@"`
-	Use      *ruleUse      `parser:"| @@"`
+	Use      *ruleUse      `parser:"  @@"`
 	Discard  bool          `parser:"| @'discard'"`
 	Redirect *ruleRedirect `parser:"| @@"`
 	Cache    *ruleCache    `parser:"| @@"`
@@ -32,9 +37,10 @@ type ruleBlock struct {
 }
 
 type ruleIf struct {
-	Condition *ruleOr        `parser:"'if' @@"`
-	Then      *ruleStatement `parser:"@@"`
-	Elses     []*ruleElses   `parser:"@@*"`
+	Pos       lexer.Position
+	Condition *ruleOr      `parser:"'if' @@"`
+	Then      *rulePlain   `parser:"@@"`
+	Elses     []*ruleElses `parser:"@@*"`
 }
 
 // ruleElses is an else, or several in braces of their own, as some manuals print them.
@@ -45,10 +51,10 @@ type ruleElses struct {
 
 type ruleElse struct {
 	Pos       lexer.Position
-	Else      lexer.Token    `parser:"@'else'"`
-	Condition *ruleOr        `parser:"( 'if' @@"`
-	Then      *ruleStatement `parser:"  @@"`
-	Statement *ruleStatement `parser:"| @@ )"`
+	Else      lexer.Token `parser:"@'else'"`
+	Condition *ruleOr     `parser:"( 'if' @@"`
+	Then      *rulePlain  `parser:"  @@"`
+	Statement *rulePlain  `parser:"| @@ )"`
 }
 
 type ruleUse struct {
@@ -151,6 +157,11 @@ func (cl *clause) rule() {
 	cl.end()
 	first := sort.Search(len(p.tokens), func(i int) bool { return p.tokens[i].start > uint32(body.Open.Pos.Offset) })
 	last := sort.Search(len(p.tokens), func(i int) bool { return p.tokens[i].start >= uint32(body.Close.Pos.Offset) })
+	if last-first > maxRuleTokens {
+		p.faults.at(name, CodeLimit, "", "rule %s has %d words; at most %d are read", name.Value, last-first, maxRuleTokens)
+		cl.emitObject(ActionDefine, object, cl.build(Pools, &pb.Pool{}, nil), name)
+		return
+	}
 	lex, err := lexer.Upgrade(&tokens{source: p.source, i: first, end: last})
 	if err == nil {
 		var parsed *ruleBody

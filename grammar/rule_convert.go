@@ -16,6 +16,8 @@ const (
 	maxLiteral = 63
 	// maxTerms bounds the decisions and the comparisons of one rule, which become nested messages.
 	maxTerms = 1000
+	// maxRuleTokens bounds a rule's text before it is parsed.
+	maxRuleTokens = 20 * maxTerms
 )
 
 // ruleConverter turns a parsed body into the model and notes what is wrong with its values.
@@ -43,7 +45,7 @@ func (r *ruleConverter) body(b *ruleBody, name lexer.Token) *pb.RuleStatement {
 		r.p.faults.at(name, CodeSyntax, "", "rule %s decides nothing: its body is empty", name.Value)
 		return nil
 	}
-	return r.one(b.Statements, b.Statements[0].Pos)
+	return r.one(b.Statements, lexer.Position{Line: name.Pos.Line, Column: name.Pos.Column})
 }
 
 // one returns a list as one statement: itself, or a block.
@@ -59,13 +61,22 @@ func (r *ruleConverter) one(list []*ruleStatement, at lexer.Position) *pb.RuleSt
 }
 
 func (r *ruleConverter) statement(s *ruleStatement) *pb.RuleStatement {
+	if s.If == nil {
+		return r.plain(s.Plain)
+	}
+	out := &pb.RuleStatement{Position: r.position(s.If.Pos)}
+	if r.count(s.If.Pos) {
+		out.Kind = &pb.RuleStatement_If{If: r.decision(s.If)}
+	}
+	return out
+}
+
+func (r *ruleConverter) plain(s *rulePlain) *pb.RuleStatement {
 	out := &pb.RuleStatement{Position: r.position(s.Pos)}
 	if !r.count(s.Pos) {
 		return out
 	}
 	switch {
-	case s.If != nil:
-		out.Kind = &pb.RuleStatement_If{If: r.decision(s.If)}
 	case s.Use != nil:
 		out.Kind = &pb.RuleStatement_Use{Use: r.use(s.Use)}
 	case s.Discard:
@@ -88,7 +99,7 @@ func (r *ruleConverter) statement(s *ruleStatement) *pb.RuleStatement {
 
 // decision nests the chain of else if as the model has it.
 func (r *ruleConverter) decision(s *ruleIf) *pb.RuleIf {
-	first := &pb.RuleIf{Condition: r.or(s.Condition), Then: r.statement(s.Then)}
+	first := &pb.RuleIf{Condition: r.or(s.Condition), Then: r.plain(s.Then)}
 	last := first
 	var elses []*ruleElse
 	for _, e := range s.Elses {
@@ -103,14 +114,14 @@ func (r *ruleConverter) decision(s *ruleIf) *pb.RuleIf {
 			if !r.count(e.Pos) {
 				return first
 			}
-			next := &pb.RuleIf{Condition: r.or(e.Condition), Then: r.statement(e.Then)}
+			next := &pb.RuleIf{Condition: r.or(e.Condition), Then: r.plain(e.Then)}
 			last.Else = &pb.RuleStatement{Position: r.position(e.Pos), Kind: &pb.RuleStatement_If{If: next}}
 			last = next
 		case i < len(elses)-1:
 			r.p.faults.at(elses[i+1].Else, CodeSyntax, "", "an else stands here already")
 			return first
 		default:
-			last.Else = r.statement(e.Statement)
+			last.Else = r.plain(e.Statement)
 		}
 	}
 	return first

@@ -36,7 +36,7 @@ func globalRows() []*Attribute {
 		{Words: w("timeout_node"), Words3: w("timeout_node"), Release: Legacy, Value: ValueSeconds, Default: "16", Field: "timeout_node",
 			Help: "seconds after which a silent node is down"},
 		{Words: w("maint"), Words3: w("maint"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "maint", Help: "maintenance mode: nothing new"},
-		{Words: w("unit"), Words3: w("unit"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 2, Default: "1", Field: "unit", Help: "the unit's number"},
+		{Words: w("unit"), Words3: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "the unit's number"},
 
 		{Words: w("persist_across_services"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_services",
 			Help: "all services of a virtual address share records", Acts: true},

@@ -12,7 +12,7 @@ func init() {
 		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit", Acts: true},
 		{Words: w("netmask"), Release: Legacy, Value: ValueMask, Field: "netmask", Help: "mask of the address"},
 		{Words: w("broadcast"), Release: Legacy, Value: ValueAddress, Field: "broadcast", Help: "broadcast address"},
-		{Words: w("unit"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 2, Default: "1", Field: "unit", Help: "unit that owns the address"},
+		{Words: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "unit that owns the address"},
 		{Words: w("arp"), Release: Release4, Value: ValueSwitch, Default: "enable", Field: "arp", Help: "answer for the address"},
 	})
 }
@@ -24,7 +24,7 @@ func stateRow(on, off, field, help string, acts bool) *Attribute {
 
 func virtualRows() []*Attribute {
 	rows := []*Attribute{
-		{Words: w("unit"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 2, Default: "1", Field: "unit", Help: "unit that owns the virtual server"},
+		{Words: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "unit that owns the virtual server"},
 		{Words: w("netmask"), Release: Legacy, Value: ValueMask, Field: "netmask", Help: "mask of the address; a network where the host bits are zero", Acts: true},
 		{Words: w("broadcast"), Release: Legacy, Value: ValueAddress, Field: "broadcast", Help: "broadcast address"},
 		{Words: w("interface"), Release: Release3, Value: ValuePlain, Field: "interface", Help: "interface of the address"},
