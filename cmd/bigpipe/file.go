@@ -180,19 +180,18 @@ func (a *app) save(ctx context.Context, c fileCommand) int {
 // file configures, each kind in the file's order.
 func (a *app) checkFile(ctx context.Context, name string, text []byte, report func([]*pb.Diagnostic)) ([]*pb.Object, bool) {
 	statements, diagnostics := grammar.Parse(name, text)
-	if !hasError(diagnostics) {
-		outcome := eval.Evaluate(config.NewTree(), statements, eval.Options{
-			Mode: eval.ModeLoad, File: name,
-			Resolve: func(host string) (netip.Addr, error) { return resolve(ctx, host) },
-		})
-		diagnostics = append(diagnostics, outcome.Diagnostics...)
-		if !hasError(diagnostics) {
-			report(diagnostics)
-			return objects(outcome.View), true
-		}
-	}
+	// Faulty statements are no reason to miss the faults of others.
+	outcome := eval.Evaluate(config.NewTree(), statements, eval.Options{
+		Mode: eval.ModeLoad, File: name,
+		Resolve: func(host string) (netip.Addr, error) { return resolve(ctx, host) },
+	})
+	diagnostics = append(diagnostics, outcome.Diagnostics...)
+	slices.SortStableFunc(diagnostics, func(a, b *pb.Diagnostic) int {
+		p, q := a.GetPosition(), b.GetPosition()
+		return cmp.Or(cmp.Compare(p.GetLine(), q.GetLine()), cmp.Compare(p.GetColumn(), q.GetColumn()))
+	})
 	report(diagnostics)
-	return nil, false
+	return objects(outcome.View), !hasError(diagnostics)
 }
 
 func objects(v config.View) []*pb.Object {

@@ -17,7 +17,7 @@ import (
 
 // lab runs a file on loopback: bigpipe lab FILE [--state-dir DIR] [--listen ADDR] [--metrics HOST:PORT].
 func (a *app) lab(ctx context.Context, words []string) int {
-	o := lab.Options{Listen: a.client.Address, Stdout: a.stdout, Stderr: a.stderr, Report: a.report}
+	o := lab.Options{Listen: a.client.Address, Stdout: a.stdout, Stderr: a.stderr, Report: a.report, Effects: a.reportEffects}
 	settings := map[string]*string{"--state-dir": &o.StateDir, "--listen": &o.Listen, "--metrics": &o.Metrics}
 	for len(words) > 0 {
 		name, value, attached := strings.Cut(words[0], "=")

@@ -37,8 +37,9 @@ type Options struct {
 	Metrics string
 	Stdout  io.Writer
 	Stderr  io.Writer
-	// Report prints diagnostics.
-	Report func([]*pb.Diagnostic)
+	// Report prints diagnostics; Effects names what a load did not bring into effect.
+	Report  func([]*pb.Diagnostic)
+	Effects func(*pb.ExecuteResult)
 }
 
 // ErrRefused says that mgmtd did not take the file; the diagnostics were reported.
@@ -171,7 +172,8 @@ func load(ctx context.Context, o Options, c *client.Client) error {
 		return err
 	}
 	switch result.GetExitStatus() {
-	case 0, 3: // 3: the table says what is not in effect
+	case 0, 3: // 3: stored, but not all of it works
+		o.Effects(result)
 		return nil
 	default:
 		return ErrRefused
