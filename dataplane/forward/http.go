@@ -27,8 +27,7 @@ type exchange struct {
 	head    int    // bytes of the request's head
 	used    int    // bytes of session.in that belong to the request
 	upload  upload // of the body, where not all of it came with the head
-	retried bool
-	answers int // interim responses that were forwarded
+	answers int    // interim responses that were forwarded
 }
 
 var exchanges = sync.Pool{New: func() any {
@@ -90,7 +89,7 @@ func (x *exchange) reset() {
 	x.response.Reset(http1.Asked{})
 	x.s, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
 	x.ruleInput, x.poolInput = rule.Input{}, pool.Input{}
-	x.head, x.used, x.retried, x.answers = 0, 0, false, 0
+	x.head, x.used, x.answers = 0, 0, 0
 	x.upload.reset()
 }
 
@@ -144,7 +143,6 @@ func (x *exchange) run() outcome {
 			return x.respond()
 		}
 		if err == errBadMember && x.mayRepeat() {
-			x.retried = true
 			err = x.redial()
 		}
 		if err != nil {
@@ -274,10 +272,10 @@ func (set *Settings) member(d *pool.Decision) (m *pool.Member, current bool) {
 	return nil, false
 }
 
-// mayRepeat reports whether a request may be sent once more: its connection was used before and died without a byte of an
-// answer, and sending twice does what sending once does (persistence rules, retries).
+// mayRepeat reports whether a request may be sent again on a new connection: the one that it was sent on was used before, which
+// a new one is not, and died without a byte of an answer; and sending twice does what sending once does (rules on retries).
 func (x *exchange) mayRepeat() bool {
-	return x.s.reused && !x.retried && x.answers == 0 && x.s.from.len() == 0 && !x.upload.started &&
+	return x.s.reused && x.answers == 0 && x.s.from.len() == 0 && !x.upload.started &&
 		x.request.Idempotent() && !x.asked.Upgrade
 }
 

@@ -151,8 +151,11 @@ func TestClientLeaves(t *testing.T) {
 		c.Conn.(*net.TCPConn).SetLinger(0)
 		c.Close()
 		select {
-		case <-gone:
-		case <-time.After(testPatience):
+		case err := <-gone:
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the member's connection goes on")
+			}
+		case <-time.After(2 * testPatience):
 			t.Fatal("the member's connection goes on")
 		}
 		eventually(t, "the connection ends", func() bool { return b.table.Len() == 0 })
