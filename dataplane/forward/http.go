@@ -2,7 +2,6 @@ package forward
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -223,7 +222,6 @@ func (x *exchange) reach(p *pool.Pool, err error) error {
 		return answerTo(err)
 	}
 	s.cookieDue = s.decision.SetCookie()
-	s.insertName, s.insertValue, _ = strings.Cut(s.decision.Pool().Config.GetHeaderInsert(), ":")
 	return nil
 }
 

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -52,8 +53,8 @@ func (x *exchange) send() {
 		out = s.peer.Addr().AppendTo(out)
 		out = append(out, "\r\n"...)
 	}
-	if s.insertName != "" {
-		out = http1.AppendField(out, s.insertName, s.insertValue)
+	if name, value, _ := strings.Cut(s.decision.Pool().Config.GetHeaderInsert(), ":"); name != "" {
+		out = http1.AppendField(out, name, value)
 	}
 	out = http1.AppendEnd(out)
 

@@ -34,10 +34,8 @@ type session struct {
 	traffic        pool.Shard
 	counted        struct{ in, out uint64 } // bytes that were counted
 
-	reused      bool   // server has carried a request before
-	cookieDue   bool   // the next response of the member must carry our cookie
-	insertName  string // a header that the pool adds to requests; "": none
-	insertValue string
+	reused    bool // server has carried a request before
+	cookieDue bool // the next response of the member must carry our cookie
 
 	next, prev *session // guarded by the table's shard
 	shard      uint8
