@@ -174,7 +174,7 @@ func (c *conn) delayNoMore() {
 		c.sends = 1
 	case 1:
 		c.sends = 2
-		unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+		_ = unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	}
 }
 
@@ -223,9 +223,10 @@ func (c *conn) connect(to *sockaddr, fd int, timeout time.Duration) error {
 	c.open(fd)
 	c.peer, c.state = *to, connConnecting
 	c.until(&c.writer, timeout)
-	// The second call of tryConnect finds a connection on the same machine already made.
-	if c.tryConnect() || c.tryConnect() {
-		return c.outErr
+	for range 2 { // the second time finds a connection on the same machine already made
+		if c.tryConnect() {
+			return c.outErr
+		}
 	}
 	p, err := c.attachPoller()
 	if err != nil {
@@ -261,9 +262,9 @@ func (c *conn) wait(s *side, ready func(func(uintptr) bool) error, attempt func(
 		}
 		p := c.poller.Load()
 		if s == &c.reader {
-			p.file.SetReadDeadline(time.Time{})
+			_ = p.file.SetReadDeadline(time.Time{})
 		} else {
-			p.file.SetWriteDeadline(time.Time{})
+			_ = p.file.SetWriteDeadline(time.Time{})
 		}
 		if c.killed.Load() {
 			return errKilled
@@ -301,10 +302,10 @@ func (c *conn) expire(now instant, all bool) {
 		return
 	}
 	if all || c.reader.passed(now) {
-		p.file.SetReadDeadline(past)
+		_ = p.file.SetReadDeadline(past)
 	}
 	if all || c.writer.passed(now) {
-		p.file.SetWriteDeadline(past)
+		_ = p.file.SetWriteDeadline(past)
 	}
 }
 
@@ -313,9 +314,9 @@ func (c *conn) end(s *side) {
 	s.deadline.Store(1)
 	if p := c.poller.Load(); p != nil {
 		if s == &c.reader {
-			p.file.SetReadDeadline(past)
+			_ = p.file.SetReadDeadline(past)
 		} else {
-			p.file.SetWriteDeadline(past)
+			_ = p.file.SetWriteDeadline(past)
 		}
 	}
 }
@@ -331,14 +332,14 @@ func (c *conn) quiet() bool {
 }
 
 // closeWrite tells the peer that nothing more will be sent.
-func (c *conn) closeWrite() { unix.Shutdown(c.fd, unix.SHUT_WR) }
+func (c *conn) closeWrite() { _ = unix.Shutdown(c.fd, unix.SHUT_WR) }
 
 // reset makes the close that follows a reset.
 func (c *conn) reset() {
 	if c.fd < 0 {
 		return
 	}
-	unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
 // close closes the socket. Closing twice does nothing.
@@ -347,9 +348,9 @@ func (c *conn) close() {
 		return
 	}
 	if p := c.poller.Swap(nil); p != nil {
-		p.file.Close()
+		_ = p.file.Close()
 	} else {
-		unix.Close(c.fd)
+		_ = unix.Close(c.fd)
 	}
 	c.fd = -1
 }

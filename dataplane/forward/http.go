@@ -141,7 +141,7 @@ func (x *exchange) run() outcome {
 		if err == nil {
 			return x.respond()
 		}
-		if err == errBadMember && x.mayRepeat() {
+		if errors.Is(err, errBadMember) && x.mayRepeat() {
 			err = x.redial()
 		}
 		if err != nil {
@@ -165,7 +165,7 @@ func (x *exchange) readHead() error {
 		}
 		err = s.client.fill(&s.in)
 		switch {
-		case err == errTimeout && !s.listener.draining.Load():
+		case errors.Is(err, errTimeout) && !s.listener.draining.Load():
 			return errHeaderTime
 		case err != nil:
 			return errGone
@@ -286,21 +286,14 @@ func (x *exchange) fail(err error) outcome {
 	x.stopUpload()
 	s.server.close()
 	s.from.drop()
-	if err == errGone {
+	if errors.Is(err, errGone) {
 		return closing
 	}
 	after := http1.Close
 	if x.asked.KeepAlive && !s.listener.draining.Load() && x.swallow() {
 		after = http1.KeepAlive
 	}
-	switch e := err.(type) {
-	case errRedirect:
-		x.ruleInput = s.ruleInput(s.settings, &x.view)
-		location := e.location.Append(nil, &x.ruleInput)
-		x.out = http1.AppendRedirect(x.out[:0], x.asked, string(location), after)
-	case *http1.Error:
-		x.out = http1.AppendError(x.out[:0], x.asked, e.Status, e.Reason, after)
-	}
+	x.appendAnswer(err, after)
 	s.client.within(&s.client.writer, s.settings.IdleTimeout)
 	if s.client.write(x.out) != nil {
 		return closing
@@ -311,6 +304,21 @@ func (x *exchange) fail(err error) outcome {
 	}
 	s.in.discard(x.used)
 	return keeping
+}
+
+// appendAnswer makes x.out the answer to an error.
+func (x *exchange) appendAnswer(err error, after http1.After) {
+	if r, ok := errors.AsType[errRedirect](err); ok {
+		x.ruleInput = x.s.ruleInput(x.s.settings, &x.view)
+		location := r.location.Append(nil, &x.ruleInput)
+		x.out = http1.AppendRedirect(x.out[:0], x.asked, string(location), after)
+		return
+	}
+	fault, ok := errors.AsType[*http1.Error](err)
+	if !ok {
+		fault = errBadMember
+	}
+	x.out = http1.AppendError(x.out[:0], x.asked, fault.Status, fault.Reason, after)
 }
 
 // swallow reports whether the whole body of the request is in session.in, and counts it as used.

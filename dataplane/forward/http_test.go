@@ -234,7 +234,7 @@ func TestLargeBodies(t *testing.T) {
 			for range 3 {
 				go c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 				head := c.head()
-				got := ""
+				var got string
 				if chunked {
 					got = c.chunks()
 				} else {

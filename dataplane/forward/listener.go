@@ -39,7 +39,7 @@ func Listen(t *Table, addr netip.AddrPort, s Settings) (*Listener, error) {
 	l.file = os.NewFile(uintptr(fd), "listener")
 	raw, err := l.file.SyscallConn()
 	if err != nil {
-		l.file.Close()
+		_ = l.file.Close()
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	l.loop.Go(func() { l.acceptAll(raw) })
@@ -56,7 +56,7 @@ func (l *Listener) Set(s Settings) { l.settings.Store(s.withDefaults()) }
 func (l *Listener) Close() {
 	l.once.Do(func() {
 		close(l.stop)
-		l.file.Close()
+		_ = l.file.Close()
 	})
 	l.loop.Wait()
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -164,9 +165,9 @@ func (x *exchange) copyBody() {
 // bodyFault says how a body that ended early is answered.
 func (x *exchange) bodyFault(err error) error {
 	switch {
-	case err == errTimeout && !x.upload.stop.Load():
+	case errors.Is(err, errTimeout) && !x.upload.stop.Load():
 		return errBodyTime
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return x.up.Closed()
 	}
 	return errGone
@@ -174,7 +175,7 @@ func (x *exchange) bodyFault(err error) error {
 
 // endUpload tells the goroutine that waits for the answer.
 func (x *exchange) endUpload(err error) {
-	fault, ok := err.(*http1.Error)
+	fault, ok := errors.AsType[*http1.Error](err)
 	if !ok {
 		fault = &http1.Error{}
 	}

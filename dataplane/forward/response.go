@@ -174,7 +174,7 @@ func (x *exchange) writeOut(b []byte) error {
 
 // bodyEnd judges the end of a member's connection within a body.
 func (x *exchange) bodyEnd(err error) error {
-	if err == io.EOF && x.down.Closed() == nil {
+	if errors.Is(err, io.EOF) && x.down.Closed() == nil {
 		return nil
 	}
 	if framing, _ := x.response.Framing(); framing == http1.FramingClose || x.asked.HTTP10 {
@@ -186,12 +186,12 @@ func (x *exchange) bodyEnd(err error) error {
 // cut ends an exchange in the middle of its response: nothing is added to what the client has (pain 99).
 func (x *exchange) cut(err error) outcome {
 	s := x.s
-	if _, ok := err.(*http1.Error); ok {
+	if _, ok := errors.AsType[*http1.Error](err); ok {
 		return x.fail(err)
 	}
 	x.stopUpload()
 	s.server.close()
-	if err == errAborted {
+	if errors.Is(err, errAborted) {
 		s.client.reset()
 	}
 	return closing

@@ -50,10 +50,9 @@ func TestSetCookie(t *testing.T) {
 	})
 	t.Run("1xx_flood", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", script(strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 9)+ok("s")))
-		text := ""
 		c := httpLab(t, webPool(o)).dial()
 		c.send(get("Connection: close"))
-		text, _ = c.rest()
+		text, _ := c.rest()
 		if strings.Count(text, "HTTP/1.1 103") != 8 || !strings.Contains(text, "HTTP/1.1 502 ") || strings.Contains(text, "Set-Cookie") {
 			t.Errorf("answer %q", text)
 		}

@@ -188,7 +188,7 @@ func (s *session) dial(m *pool.Member, timeout time.Duration) error {
 	}
 	if s.settings.HTTP {
 		// The request follows at once and carries the acknowledgement of the handshake.
-		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
 	}
 	to := newSockaddr(m.Dial)
 	s.wait()

@@ -127,19 +127,19 @@ func listen(addr netip.AddrPort) (fd int, err error) {
 	}
 	for _, o := range options {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, 1); err != nil {
-			unix.Close(fd)
+			_ = unix.Close(fd)
 			return -1, os.NewSyscallError("setsockopt", err)
 		}
 	}
 	sa := newSockaddr(addr)
 	_, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&sa.bytes)), uintptr(sa.size))
 	if errno != 0 {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return -1, os.NewSyscallError("bind", errno)
 	}
 	// The kernel lowers the length of the queue to its own limit.
 	if err := unix.Listen(fd, 1<<16-1); err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return -1, os.NewSyscallError("listen", err)
 	}
 	return fd, nil
@@ -148,6 +148,6 @@ func listen(addr netip.AddrPort) (fd int, err error) {
 // localAddr returns the address that a socket is bound to.
 func localAddr(fd int) netip.AddrPort {
 	s := sockaddr{size: unix.SizeofSockaddrInet6}
-	syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&s.bytes)), uintptr(unsafe.Pointer(&s.size)))
+	_, _, _ = syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&s.bytes)), uintptr(unsafe.Pointer(&s.size)))
 	return s.addrPort()
 }

@@ -11,6 +11,7 @@ import (
 // Protocol is what a connection speaks below its data.
 type Protocol uint8
 
+// The protocols that ip_protocol names.
 const (
 	TCP Protocol = iota
 	UDP
