@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Behaviour is what a member does with a connection.
+type Behaviour int
+
+const (
+	// Answer: a request with a page that holds the member's name, any other line with the name and the line.
+	Answer Behaviour = iota
+	// Hang up on each connection at once.
+	HangUp
+)
+
+// Member is a raw origin on loopback that names itself in its answers.
+type Member struct {
+	name  string
+	place netip.AddrPort
+
+	mu        sync.Mutex
+	listener  net.Listener
+	open      map[net.Conn]bool
+	accepted  int
+	behaviour Behaviour
+	delay     time.Duration
+	request   string // head of the last one, as it came
+	serving   sync.WaitGroup
+}
+
+// Start listens; a member that is stopped refuses connections.
+func (m *Member) Start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.listener != nil {
+		return fmt.Errorf("member %s runs already", m.name)
+	}
+	listener, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(m.place))
+	if err != nil {
+		return fmt.Errorf("member %s: %w", m.name, err)
+	}
+	m.listener, m.open = listener, map[net.Conn]bool{}
+	m.serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // stopped
+			}
+			m.serving.Go(func() { m.serve(conn) })
+		}
+	})
+	return nil
+}
+
+// Stop closes the listener and all connections, and waits.
+func (m *Member) Stop() {
+	m.mu.Lock()
+	if m.listener != nil {
+		m.listener.Close()
+		m.listener = nil
+	}
+	for conn := range m.open {
+		conn.Close()
+	}
+	m.mu.Unlock()
+	m.serving.Wait()
+}
+
+// Behave sets what happens to connections and requests from now on.
+func (m *Member) Behave(b Behaviour, delay time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.behaviour, m.delay = b, delay
+}
+
+func (m *Member) running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.listener != nil
+}
+
+// Accepted counts the connections so far.
+func (m *Member) Accepted() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.accepted
+}
+
+// Request returns the head of the last request as it came.
+func (m *Member) Request() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.request
+}
+
+func (m *Member) serve(conn net.Conn) {
+	defer conn.Close()
+	m.mu.Lock()
+	m.accepted++
+	running, behaviour := m.listener != nil, m.behaviour
+	if running {
+		m.open[conn] = true
+	}
+	m.mu.Unlock()
+	if !running || behaviour == HangUp {
+		return
+	}
+	defer func() {
+		m.mu.Lock()
+		delete(m.open, conn)
+		m.mu.Unlock()
+	}()
+	for r := bufio.NewReader(conn); ; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		m.mu.Lock()
+		delay := m.delay
+		m.mu.Unlock()
+		time.Sleep(delay)
+		if !strings.Contains(line, " HTTP/1.") {
+			if _, err := fmt.Fprintf(conn, "%s %s", m.name, line); err != nil {
+				return
+			}
+		} else if more, err := m.answer(conn, r, line); err != nil || !more {
+			return
+		}
+	}
+}
+
+// answer reads the rest of a request and answers it; it reports whether the connection goes on.
+func (m *Member) answer(conn net.Conn, r *bufio.Reader, line string) (bool, error) {
+	head := message{first: line}
+	if err := head.readFields(r); err != nil {
+		return false, err
+	}
+	m.mu.Lock()
+	m.request = head.String()
+	m.mu.Unlock()
+	if _, err := io.CopyN(io.Discard, r, head.length()); err != nil {
+		return false, err
+	}
+	more := strings.HasSuffix(strings.TrimSpace(line), "HTTP/1.1") && !strings.EqualFold(head.field("Connection"), "close")
+	body := m.name + "\n"
+	connection := ""
+	if !more {
+		connection = "Connection: close\r\n"
+	}
+	_, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n%s", connection, len(body), body)
+	return more, err
+}

@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+)
+
+// Site is what one test runs: mgmtd, a dataplane, and members. It is used by one goroutine at a time.
+type Site struct {
+	// Programs is the folder that Build filled; Dir holds sockets, state and logs.
+	Programs, Dir string
+
+	addresses *addresses
+	mu        sync.Mutex // guards daemons against abort
+	daemons   map[string]*process
+	members   map[netip.AddrPort]*Member
+	jars      map[string]jar
+	held      map[string]*held
+}
+
+// NewSite returns a site on which nothing runs. Every ADDRESS:SERVICE of text gets a place on loopback.
+func NewSite(programs, dir, text string) (*Site, error) {
+	s := &Site{
+		Programs: programs, Dir: dir, addresses: newAddresses(), daemons: map[string]*process{},
+		members: map[netip.AddrPort]*Member{}, jars: map[string]jar{}, held: map[string]*held{},
+	}
+	return s, s.addresses.place(text)
+}
+
+// Address is mgmtd's admin address.
+func (s *Site) Address() string { return "unix://" + s.socket("mgmtd") }
+
+// Command is a program of ours on this site, with the site's folder as home.
+func (s *Site) Command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.Programs, program), args...)
+	cmd.Dir = s.Dir
+	cmd.Env = append(os.Environ(), "BIGPIPE_ADDRESS="+s.Address(), "HOME="+s.Dir, raceOptions)
+	return cmd
+}
+
+func (s *Site) socket(name string) string { return filepath.Join(s.Dir, name+".sock") }
+func (s *Site) log(name string) string    { return filepath.Join(s.Dir, name+".log") }
+
+// Place returns where an address of the configuration lives on loopback.
+func (s *Site) Place(real string) (netip.AddrPort, error) {
+	addr, err := parse(real)
+	if err != nil {
+		return addr, err
+	}
+	return s.addresses.local(addr)
+}
+
+// StartDaemon starts "mgmtd" or "dataplane" and waits until it listens.
+func (s *Site) StartDaemon(name string, more ...string) error {
+	if s.daemon(name) != nil {
+		return fmt.Errorf("%s runs already", name)
+	}
+	args := []string{"--state-dir", filepath.Join(s.Dir, name), "--listen", "unix://" + s.socket(name)}
+	switch name {
+	case "mgmtd":
+		args = append(args, "--dataplane", "unix://"+s.socket("dataplane"))
+	case "dataplane":
+		file := filepath.Join(s.Dir, "map")
+		if err := os.WriteFile(file, []byte(s.addresses.file()), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "--map-file", file, "--map-only")
+	}
+	p, err := startProcess(filepath.Join(s.Programs, name), name, s.socket(name), s.log(name), append(args, more...)...)
+	if err == nil {
+		s.mu.Lock()
+		s.daemons[name] = p
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (s *Site) daemon(name string) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.daemons[name]
+}
+
+// StopDaemon asks a daemon to end and waits for it.
+func (s *Site) StopDaemon(name string) error {
+	p, err := s.take(name)
+	if err != nil {
+		return err
+	}
+	return p.stop()
+}
+
+// KillDaemon ends a daemon with SIGKILL.
+func (s *Site) KillDaemon(name string) error {
+	p, err := s.take(name)
+	if err != nil {
+		return err
+	}
+	return p.kill()
+}
+
+func (s *Site) take(name string) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.daemons[name]
+	if p == nil {
+		return nil, fmt.Errorf("%s does not run", name)
+	}
+	delete(s.daemons, name)
+	return p, nil
+}
+
+// abort kills the daemons; whatever waits for them fails then. Unlike the other methods it may be called at any time.
+func (s *Site) abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.daemons {
+		_ = p.cmd.Process.Kill()
+	}
+}
+
+// Member returns the member at an address of the configuration. It does not listen before its Start.
+func (s *Site) Member(real string) (*Member, error) {
+	addr, err := parse(real)
+	if err != nil {
+		return nil, err
+	}
+	if m := s.members[addr]; m != nil {
+		return m, nil
+	}
+	place, err := s.addresses.local(addr)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{name: addr.String(), place: place}
+	s.members[addr] = m
+	return m, nil
+}
+
+// StartMembers starts the members at addresses of the configuration.
+func (s *Site) StartMembers(reals ...string) error {
+	for _, real := range reals {
+		m, err := s.Member(real)
+		if err != nil {
+			return err
+		}
+		if err := m.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends everything, and reports what did not end cleanly or has crashed before.
+func (s *Site) Close() error {
+	var errs []error
+	for _, h := range s.held {
+		h.conn.Close()
+	}
+	for _, name := range []string{"mgmtd", "dataplane"} {
+		if s.daemon(name) != nil {
+			errs = append(errs, s.StopDaemon(name))
+		}
+		errs = append(errs, fault(s.log(name)))
+	}
+	for _, m := range s.members {
+		m.Stop()
+	}
+	return errors.Join(errs...)
+}

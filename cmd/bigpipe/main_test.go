@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"bigpipe/cmd/bigpipe/internal/e2e"
+)
+
+// programs is the folder of the programs that the tests run.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "bigpipe-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := e2e.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	programs = dir
+	return m.Run()
+}
+
+// TestScripts runs testdata/*.txtar; UPDATE=1 rewrites what they compare with.
+func TestScripts(t *testing.T) {
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e2e.Scripts(t, "testdata", programs, examples, os.Getenv("UPDATE") == "1")
+}
