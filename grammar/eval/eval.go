@@ -44,6 +44,8 @@ type evaluator struct {
 
 	diagnostics []*pb.Diagnostic
 	operations  []Operation
+	// asked holds the statements of the operations that name something.
+	asked []*grammar.Statement
 	// wasReset is set when the overlay began with nothing instead of the base.
 	wasReset bool
 	// touched holds every key that was put or deleted.
@@ -161,7 +163,6 @@ func (e *evaluator) evaluate(s *grammar.Statement) {
 		e.portPersist(s)
 	case grammar.ActionReset:
 		e.reset()
-		e.operations = nil
 		e.summary = append(e.summary, "reset")
 	case grammar.ActionVirtualPersist, grammar.ActionVirtualPersistMask, grammar.ActionVirtualSticky,
 		grammar.ActionVirtualStickyMask, grammar.ActionVirtualMirrorPersist:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -44,6 +45,9 @@ func runWith(t testing.TB, base config.View, text string, options Options) *Outc
 	}
 	out := Evaluate(base, statements, options)
 	checkOutcome(t, base, out)
+	if out.Exit != 0 && !slices.ContainsFunc(out.Diagnostics, func(d *pb.Diagnostic) bool { return d.GetSeverity() == pb.Severity_SEVERITY_ERROR }) {
+		t.Errorf("exit %d without an error", out.Exit)
+	}
 	return out
 }
 
@@ -51,10 +55,10 @@ func runWith(t testing.TB, base config.View, text string, options Options) *Outc
 func checkOutcome(t testing.TB, base config.View, out *Outcome) {
 	t.Helper()
 	failed := slices.ContainsFunc(out.Diagnostics, func(d *pb.Diagnostic) bool { return d.GetSeverity() == pb.Severity_SEVERITY_ERROR })
-	if failed != (out.Exit != 0) {
-		t.Errorf("exit %d with diagnostics\n%s", out.Exit, show(out.Diagnostics))
+	if failed && out.Exit == 0 {
+		t.Errorf("exit 0 with diagnostics\n%s", show(out.Diagnostics))
 	}
-	if failed && (len(out.Changes)+len(out.Operations)+len(out.ClearSticky) > 0 || out.Reset || out.PortPersistChanged || out.Summary != "") {
+	if out.Exit != 0 && (len(out.Changes)+len(out.Operations)+len(out.ClearSticky) > 0 || out.Reset || out.PortPersistChanged || out.Summary != "") {
 		t.Errorf("an outcome with an error does something: %+v", out)
 	}
 	if d := config.DiffExact(config.TreeOf(base).Apply(out.Changes), out.View); len(d) > 0 {
@@ -420,4 +424,68 @@ func TestPositions(t *testing.T) {
 	if b := config.FindPool(v, "b"); b.GetMeta().GetPosition() != nil || b.GetMembers()[0].GetMeta() != nil {
 		t.Errorf("%v", b)
 	}
+}
+
+// TestOperationsSeeTheChange: what stands in one text is one change; its queries are answered when it is made.
+func TestOperationsSeeTheChange(t *testing.T) {
+	base := load(t, site)
+	if out := run(t, base, ModeCommand, "pool a show\npool a { member 10.0.0.1:80 }"); out.Exit != 0 || len(out.Operations) != 1 {
+		t.Errorf("exit %d\n%s", out.Exit, show(out.Diagnostics))
+	}
+	if out := run(t, base, ModeCommand, "pool static show\npool static delete"); show(out.Diagnostics) != "not_found 1:6+6 pool static not found\n" {
+		t.Errorf("exit %d\n%s", out.Exit, show(out.Diagnostics))
+	}
+	if out := run(t, base, ModeCommand, "reset\npool a { member 10.0.0.1:80 }\npool a show"); out.Exit != 0 || !out.Reset || out.View.Len("") != 1 {
+		t.Errorf("exit %d\n%s", out.Exit, show(out.Diagnostics))
+	}
+}
+
+// TestFaultyStatements: what the parser could not read is no reason to miss other faults, or to see faults that are none.
+func TestFaultyStatements(t *testing.T) {
+	text := "pool web {\n   persist_mdoe simple\n   member 10.0.0.1:80\n}\nvip 192.0.2.1:80 { ues pool web }\nvip 192.0.2.2:80 { use pool web }\nvip 192.0.2.3:80 { use pool wbe }\nnode 10.0.0.1 disable\n"
+	statements, faults := grammar.Parse("bigip.conf", []byte(text))
+	out := Evaluate(nil, statements, Options{Mode: ModeLoad})
+	if len(faults) == 0 || out.Exit != 2 || len(out.Changes) != 0 {
+		t.Fatalf("exit %d, faults %v", out.Exit, faults)
+	}
+	want := `undefined 7:29+3 virtual server 192.0.2.3:80: pool "wbe" not found (web?)` + "\n"
+	if got := show(out.Diagnostics); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestManyFaults wants a bounded answer to a file that is all wrong.
+func TestManyFaults(t *testing.T) {
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, "vip 10.%d.%d.1:80 { use pool p%d }\n", i/250, i%250, i)
+	}
+	out := run(t, nil, ModeLoad, b.String())
+	if n := len(out.Diagnostics); n != maxShown+1 || out.Diagnostics[n-1].GetMessage() != "2950 more faults are not shown" || out.Exit != 2 {
+		t.Errorf("%d diagnostics, the last %v", n, out.Diagnostics[n-1])
+	}
+}
+
+func TestEpochs(t *testing.T) {
+	v := command(t, nil, "pool a { member 10.0.0.1:80 epoch new member 10.0.0.2:80 }")
+	v = command(t, v, "pool a modify { member 10.0.0.1:80 epoch new }")
+	p := config.FindPool(v, "a")
+	if p.GetMembers()[0].GetEpoch() != 2 || p.GetMembers()[1].Epoch != nil {
+		t.Errorf("%v", p)
+	}
+}
+
+// TestRandomStatements: whatever words come, nothing panics and an outcome is whole.
+func TestRandomStatements(t *testing.T) {
+	words := strings.Fields(`pool vip rule node global sysctl persist web shop nosuch site { } member 10.0.0.1:80 192.0.2.1:80 192.0.2.2:80 10.0.0.1 use
+		modify add delete show sticky enable disable clear persist_mode simple cookie simple_timeout 60 mask none 255.255.255.0 special
+		ssl -w bigip.persist_on_any_vip=1 ratio 3 lb_mode limit 80 reset v1:80 nohost:80 mirror ( ) weight`)
+	base := load(t, site)
+	rapid.Check(t, func(rt *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 1, 14).Draw(rt, "words"), " ")
+		for _, mode := range []Mode{ModeCommand, ModeLoad, ModeMerge} {
+			statements, _ := grammar.ParseCommand(&pb.Position{Line: 1, Column: 1}, []byte(text))
+			checkOutcome(t, base, Evaluate(base, statements, Options{Mode: mode, Resolve: resolve}))
+		}
+	})
 }

@@ -22,6 +22,7 @@ func (e *evaluator) finish() *Outcome {
 	}
 	e.dropOrphans()
 	e.warnStrayNodes()
+	e.checkOperations()
 	e.check()
 	failed := len(e.faulty) > 0 || slices.ContainsFunc(e.diagnostics, func(d *pb.Diagnostic) bool { return d.GetSeverity() == pb.Severity_SEVERITY_ERROR })
 	if failed && e.options.Mode == ModeCommand {

@@ -5,18 +5,25 @@ import (
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
-// operation checks what a query or an operational command names and notes it.
+// operation notes a query or an operational command. It is carried out when all changes are made.
 func (e *evaluator) operation(s *grammar.Statement) {
-	for _, key := range namedBy(s) {
-		if !e.known(key) {
-			e.notFound(s, key)
-			return
-		}
-	}
+	e.asked = append(e.asked, s)
 	e.operations = append(e.operations, Operation{
 		Action: s.Action, Kind: s.Kind, Key: s.Key, Words: s.Words, Seconds: s.Seconds,
 		Filter: s.Filter, Explain: s.Explain, Connections: s.Connections, Position: s.Position,
 	})
+}
+
+// checkOperations wants everything to exist that the operations name.
+func (e *evaluator) checkOperations() {
+	for _, s := range e.asked {
+		for _, key := range namedBy(s) {
+			if !e.known(key) {
+				e.notFound(s, key)
+				break
+			}
+		}
+	}
 }
 
 // namedBy lists the keys of what must exist for an operation. Records and connections may be left of what exists no longer:

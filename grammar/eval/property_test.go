@@ -119,7 +119,7 @@ func generate(t *rapid.T) *config.Tree {
 		}
 	}
 	g := &pb.Global{Meta: meta("global")}
-	fill(t, g, grammar.Globals, "sslproxy_failover")
+	fill(t, g, grammar.Globals)
 	if !proto.Equal(g, &pb.Global{Meta: g.Meta}) {
 		o.Put(&pb.Object{Kind: &pb.Object_Global{Global: g}})
 	}
