@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -53,7 +52,7 @@ func silence[T any](answers []answer[T]) []error {
 
 // unanswered says that a dataplane did not answer.
 func unanswered(dataplane string, err error) error {
-	return fmt.Errorf("dataplane %s: %s", dataplane, status.Convert(err).Message())
+	return fmt.Errorf("dataplane %s: %s", dataplane, reason(err))
 }
 
 // collect reads a list from one dataplane after the other and hands each piece on; nothing is held. It returns the

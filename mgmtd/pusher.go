@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -258,7 +259,7 @@ func (p *pusher) succeeded(s stamp, notInEffect []*pb.NotInEffect) {
 }
 
 func (p *pusher) failed(want *wanted, err error) {
-	text := status.Convert(err).Message()
+	text := reason(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.err != text {
@@ -272,6 +273,15 @@ func (p *pusher) failed(want *wanted, err error) {
 		p.state.refused = false
 	}
 	p.attempted()
+}
+
+// reason is what an error of a call says, without what gRPC wraps around a failed dial.
+func reason(err error) string {
+	text := status.Convert(err).Message()
+	if _, inner, ok := strings.Cut(text, "Error while dialing: "); ok {
+		return strings.TrimSuffix(inner, `"`)
+	}
+	return text
 }
 
 // attempted wakes those who wait for the outcome. mu is held.
