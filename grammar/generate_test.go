@@ -77,9 +77,6 @@ func draw(t *rapid.T, a *Attribute) protoreflect.Value {
 	case ValueDuration:
 		return protoreflect.ValueOfUint64(rapid.Uint64Range(0, uint64(maxTimeout.Milliseconds())).Draw(t, "ms"))
 	}
-	if a.Choices != nil {
-		return protoreflect.ValueOfUint32(uint32(rapid.SampledFrom(a.Choices).Draw(t, "number")))
-	}
 	n := rapid.Uint64Range(a.Min, min(a.maxOf(), math.MaxUint32)).Draw(t, "number")
 	if a.field.Kind() == protoreflect.Uint32Kind {
 		return protoreflect.ValueOfUint32(uint32(n))
@@ -93,6 +90,8 @@ func fillForm(t *rapid.T, field string, m proto.Message) {
 		switch field {
 		case "persist_mode":
 			m.PersistMode = pb.PersistMode(rapid.Int32Range(1, 9).Draw(t, "mode")).Enum()
+		case "hash_bits":
+			m.HashBits = proto.Uint32(rapid.SampledFrom([]uint32{24, 32}).Draw(t, "bits"))
 		case "persist_expression":
 			m.PersistExpression = proto.String(`findstr ( http_uri, "a b" , 3 )`)
 		case "select_expression":

@@ -296,6 +296,30 @@ var idempotentForm = &form{
 	},
 }
 
+// hashBitsForm is 32 or 24.
+var hashBitsForm = &form{
+	usage: "32|24",
+	words: []string{"32", "24"},
+	parse: func(p *parser, b *building, a *Attribute, at lexer.Token, c *cursor) bool {
+		t, ok := c.peek()
+		if !ok || t.Value != "32" && t.Value != "24" {
+			p.faults.at(orElse(t, at, ok), CodeValue, "", "hash_bits is 32 or 24")
+			return false
+		}
+		c.i++
+		n, _ := strconv.ParseUint(t.Value, 10, 32)
+		b.msg.Set(a.field, protoreflect.ValueOfUint32(uint32(n)))
+		return true
+	},
+	print: func(m proto.Message) []string {
+		pool := m.(*pb.Pool)
+		if pool.HashBits == nil {
+			return nil
+		}
+		return []string{strconv.FormatUint(uint64(pool.GetHashBits()), 10)}
+	},
+}
+
 // epochForm is new or the number that save writes.
 var epochForm = &form{
 	usage: "new|NUMBER",

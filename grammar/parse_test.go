@@ -217,3 +217,34 @@ func BenchmarkFormat(b *testing.B) {
 		Format(objects, FormatOptions{})
 	}
 }
+
+// TestHalfStatements: every prefix of a statement, word by word, and every word in every place ends in a fault or a statement.
+func TestHalfStatements(t *testing.T) {
+	var vocabulary []string
+	for _, table := range Tables() {
+		vocabulary = append(vocabulary, table.spellings()...)
+	}
+	vocabulary = append(vocabulary, sortedKeys(statementWords)...)
+	vocabulary = append(vocabulary, ruleWords...)
+	vocabulary = append(vocabulary, "{", "}", "(", "special", "define", "member", "modify", "show", "10.0.0.1:80", "\"x\"", "none", "5")
+	for _, c := range Commands {
+		words := strings.Fields(strings.NewReplacer("ATTRIBUTES", "use pool x", "POOL", "web", "VIRTUAL", "10.0.0.1:80", "NODE", "10.1.1.1", "[", "", "]", "", "MEMBER", "10.1.1.1:80").Replace(c.Form))
+		for n := 1; n <= len(words); n++ {
+			text := strings.Join(words[:n], " ")
+			ParseCommand(&pb.Position{}, []byte(text))
+			for _, word := range vocabulary {
+				ParseCommand(&pb.Position{}, []byte(text+" "+word))
+			}
+			Complete(text+" ", len(text)+1, nil)
+		}
+	}
+	for _, word := range vocabulary {
+		for _, text := range []string{
+			"pool p { member 10.0.0.1:80 " + word + " }", "pool p { " + word + " member }", "vip 10.0.0.1:80 { define " + word + " }",
+			"vip 10.0.0.1:80 { define 10.0.0.1:80 special " + word + " }", "vip 10.0.0.1:80 " + word + " { use pool p }",
+			"vip 10.0.0.1:80 define " + word, "node 10.0.0.1 " + word + " 5", "rule r { " + word + " }", "port 80 " + word,
+		} {
+			Parse("f", []byte(text))
+		}
+	}
+}

@@ -226,12 +226,12 @@ func (n *nodeList) read(c *cursor) bool {
 	ms := &members{b: n.b, pool: n.b.nodeList}
 	for {
 		next, ok := c.peek()
-		if !ok || Virtuals.knows(next.Value) || next.Value == "special" || next.Value == "define" {
+		if !ok || Virtuals.knows(next.Value) || Pools.knows(next.Value) || slices.Contains([]string{"special", "define", "member"}, next.Value) {
 			break
 		}
 		ms.member(next, c)
 	}
-	if len(n.b.nodeList.Members) == 0 && c.i < len(c.items) && c.here().Value == "special" {
+	if next, ok := c.peekAt(-1); ok && next.Value == "define" {
 		n.b.p.faults.at(t, CodeValue, "", "define needs ADDRESS:SERVICE, once or more often")
 	}
 	if s, ok := c.word("special"); ok {

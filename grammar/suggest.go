@@ -12,6 +12,9 @@ func nearest(word string, words []string) string {
 	distance := min(3, max(1, utf8.RuneCountInString(word)/3))
 	for _, w := range words {
 		d := editDistance(word, w, distance)
+		if d == 0 {
+			return "" // the word is right and only stands in the wrong place
+		}
 		if d > distance || d >= utf8.RuneCountInString(w) {
 			continue
 		}

@@ -81,8 +81,6 @@ type Attribute struct {
 	ValueAliases map[string]string
 	// Min and Max bound numbers; a Max of 0 is the largest number of the field's type.
 	Min, Max uint64
-	// Choices are the only numbers that are taken, where these are few.
-	Choices []uint64
 	// Default is what holds where the attribute is absent, in words; "" if nothing.
 	Default string
 	// Field is the proto field, which is also the name in JSON.

@@ -26,7 +26,7 @@ func poolRows() []*Attribute {
 			Default: "the global lb mode", Field: "lb_mode", Help: "how a member is chosen for new clients", Acts: true, Acting: actingModes},
 		{Words: w("min_active_members"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "min_active_members",
 			Help: "members of the highest priority that must be available before lower ones are added"},
-		{Words: w("hash_bits"), Release: Ours, Value: ValueNumber, Choices: []uint64{24, 32}, Default: "32", Field: "hash_bits",
+		{Words: w("hash_bits"), Release: Ours, Value: valueForm, Default: "32", Field: "hash_bits", form: hashBitsForm,
 			Help: "bits of the client address that lb_mode hash looks at: 24 or 32"},
 		{Words: w("forward"), Release: Release4, Value: ValueNone, Field: "forward", Help: "send traffic where it was going; no members"},
 		{Words: w("fallback"), Release: Release4, Value: ValueText, Field: "fallback",

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -290,9 +289,6 @@ func (a *Attribute) readNumber(text string) (v value, fault, suggestion string) 
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n < a.Min || n > a.maxOf() {
 		return v, fmt.Sprintf("%s is not a %s from %d to %d", text, unit, a.Min, a.maxOf()), ""
-	}
-	if a.Choices != nil && !slices.Contains(a.Choices, n) {
-		return v, fmt.Sprintf("%d is not one of %s", n, strings.Trim(fmt.Sprint(a.Choices), "[]")), ""
 	}
 	if a.field.Kind() == protoreflect.Uint32Kind {
 		return value{v: protoreflect.ValueOfUint32(uint32(n))}, "", ""

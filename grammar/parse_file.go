@@ -1,0 +1,132 @@
+package grammar
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/participle/v2/lexer"
+)
+
+// list reads list [KIND [NAME]].
+func (cl *clause) list() {
+	c := cl.c
+	t, ok := c.peek()
+	if !ok {
+		cl.emit(ActionList, "", "", lexer.Token{})
+		cl.end()
+		return
+	}
+	word := statementWords[t.Value]
+	if word == nil || word.kind == "" {
+		var kinds []string
+		for _, k := range sortedKeys(statementWords) {
+			if statementWords[k].kind != "" {
+				kinds = append(kinds, k)
+			}
+		}
+		cl.p.faults.at(t, CodeUnknownWord, nearest(t.Value, kinds), "%q is no kind of object", t.Value)
+		return
+	}
+	c.i++
+	name, ok := c.peek()
+	if !ok {
+		cl.emit(ActionList, word.kind, "", lexer.Token{})
+		cl.end()
+		return
+	}
+	c.i++
+	kind, text := word.kind, name.Value
+	switch kind {
+	case KindVirtual, KindNode:
+		e, fault, suggestion := parseEndpoint(text)
+		if fault != "" {
+			cl.p.faults.at(name, CodeValue, suggestion, "%s: %s", t.Value, fault)
+			return
+		}
+		if text = e.String(); kind == KindVirtual && !e.hasPort && isAddress(text) {
+			kind = KindVirtualAddress
+		}
+	case KindService:
+		if port, ok := ParseService(text); ok {
+			text = strconv.Itoa(int(port))
+		}
+	}
+	cl.emit(ActionList, kind, string(kind)+"/"+text, name)
+	cl.end()
+}
+
+// fileCommand reads [OPTION [VALUE]] [FILE]. Words are the file ("" if none is named) and the options with their values.
+func (cl *clause) fileCommand(action Action, need int, options ...string) {
+	c := cl.c
+	file := ""
+	var words []string
+	for !c.done() {
+		t, ok := c.peek()
+		c.i++
+		text := unquote(t)
+		switch {
+		case !ok:
+			cl.p.faults.at(c.items[c.i-1].token(), CodeSyntax, "", "a file's name is expected")
+			return
+		case slices.Contains(options, text):
+			words = append(words, text)
+			if text == "--dry-run" {
+				continue
+			}
+			value, vt, ok := cl.argument(t)
+			if !ok || !cl.optionFits(text, value, vt) {
+				return
+			}
+			words = append(words, value)
+		case strings.HasPrefix(text, "--"):
+			cl.wrongWord(t, append(options, "FILE")...)
+			return
+		case file != "":
+			cl.p.faults.at(t, CodeSyntax, "", "%q is too much here: one file is named already", text)
+			return
+		default:
+			file = text
+		}
+	}
+	if need > 0 && file == "" {
+		cl.p.faults.at(c.here(), CodeSyntax, "", "%s needs a file", cl.keyword.Value)
+		return
+	}
+	st := cl.emit(action, "", "", lexer.Token{})
+	if file != "" || words != nil {
+		st.Words = append([]string{file}, words...)
+	}
+}
+
+// optionFits checks the value of an option.
+func (cl *clause) optionFits(option, value string, t lexer.Token) bool {
+	switch option {
+	case "--dialect":
+		if value != "3" && value != "4" {
+			cl.p.faults.at(t, CodeValue, "", "--dialect is 3 or 4, not %q", value)
+			return false
+		}
+	case "--confirm-within":
+		if _, fault := parseTimeout(value); fault != "" {
+			cl.p.faults.at(t, CodeValue, "", "--confirm-within: %s", fault)
+			return false
+		}
+	}
+	return true
+}
+
+func (cl *clause) rollback() {
+	var number uint64
+	if t, ok := cl.c.peek(); ok {
+		cl.c.i++
+		n, err := strconv.ParseUint(t.Value, 10, 64)
+		if err != nil || n == 0 {
+			cl.p.faults.at(t, CodeValue, "", "rollback: %q is no number of a revision", t.Value)
+			return
+		}
+		number = n
+	}
+	cl.emit(ActionRollback, "", "", lexer.Token{}).Seconds = number
+	cl.end()
+}
