@@ -200,8 +200,7 @@ func (cl *clause) emitObject(action Action, object *pb.Object, b *building, name
 
 // meta begins an object's memory of its text. The comments go to the first object of the statement.
 func (cl *clause) meta() *pb.Meta {
-	m := &pb.Meta{Position: cl.p.startOf(cl.span.first), Comments: cl.comments}
-	return m
+	return &pb.Meta{Position: cl.p.startOf(cl.span.first), Comments: cl.comments}
 }
 
 // end reports words that are left over.
@@ -212,7 +211,7 @@ func (cl *clause) end() {
 	}
 }
 
-// name reads an object's name; what says of what, with its article.
+// name reads an object's name; what is the kind of object, for faults.
 func (cl *clause) name(what string) (lexer.Token, bool) {
 	t, ok := cl.c.peek()
 	if !ok {
@@ -253,7 +252,7 @@ type building struct {
 	msg   protoreflect.Message
 	meta  *pb.Meta
 	given []*Attribute
-	// memberFirst: the row was found while a member was open.
+	// What the statement says beside the message, as in Statement.
 	cleared       []string
 	stickyDisable bool
 	newEpoch      []string

@@ -140,6 +140,8 @@ type Statement struct {
 	KeyPosition *pb.Position
 	KeyLength   uint32
 	// Object holds what the statement names, presence included; its Meta holds positions and comments. Nil where Action needs none.
+	// Services are numbers. A host name stands where the text gave one: an address (before the last colon of ADDRESS:PORT) that
+	// netip does not parse, in Key as well. A virtual server without a port is a wildcard of the VLAN that its address names.
 	Object *pb.Object
 	// Cleared lists proto field names that the statement sets back to absent (simple_mask none).
 	Cleared []string
