@@ -69,7 +69,8 @@ func (a *app) reportEffects(result *pb.ExecuteResult) {
 	}
 }
 
-// batch runs the statements of standard input one after another; the first failure stops it.
+// batch runs the statements of standard input one after another. The first failure stops it; what is stored but not yet in
+// effect does not: the batch goes on, and its exit status says so.
 func (a *app) batch(ctx context.Context) int {
 	text, err := io.ReadAll(a.stdin)
 	if err != nil {
@@ -80,13 +81,16 @@ func (a *app) batch(ctx context.Context) int {
 		a.report(faults)
 		return exitUsage
 	}
+	status := exitDone
 	for _, part := range parts {
-		if status := a.command(ctx, part.Position, part.Text); status != exitDone {
-			return status
-		}
-		if ctx.Err() != nil {
+		switch s := a.command(ctx, part.Position, part.Text); {
+		case ctx.Err() != nil:
 			return exitRefused
+		case s == exitNotInEffect:
+			status = s
+		case s != exitDone:
+			return s
 		}
 	}
-	return exitDone
+	return status
 }
