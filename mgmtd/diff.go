@@ -71,41 +71,88 @@ func trim(lines *[]string) {
 	}
 }
 
-// statementsOf joins lines to statements: one begins where a line is not indented and does not close a brace.
-func statementsOf(lines []string) (statements []string, starts []int) {
-	for i, line := range lines {
-		if i == 0 || !strings.ContainsAny(line[:1], " \t}\n") {
-			statements, starts = append(statements, line), append(starts, i)
-		} else {
-			statements[len(statements)-1] += line
-		}
-	}
-	return statements, append(starts, len(lines))
+// lines is a statement of a text with the comments before it: the lines from..to.
+type lines struct {
+	text, head string
+	from, to   int
 }
 
-// lineCodes returns how the lines a become b.
+// statementsOf joins lines to statements: one begins where a line is not indented and does not close a brace.
+func statementsOf(text []string) []lines {
+	var list []lines
+	for i, line := range text {
+		comment := strings.HasPrefix(line, "#")
+		if len(list) == 0 || !strings.ContainsAny(line[:1], " \t}\n") && list[len(list)-1].head != "" {
+			list = append(list, lines{from: i})
+		}
+		last := &list[len(list)-1]
+		last.text, last.to = last.text+line, i+1
+		if last.head == "" && !comment {
+			last.head = line
+		}
+	}
+	return list
+}
+
+// texts returns what two lists of statements are compared by.
+func texts(list []lines, by func(lines) string) []string {
+	all := make([]string, len(list))
+	for i, s := range list {
+		all[i] = by(s)
+	}
+	return all
+}
+
+// matching compares without regarding frequent lines as noise.
+func matching(a, b []string) []difflib.OpCode {
+	return difflib.NewMatcherWithJunk(a, b, false, nil).GetOpCodes()
+}
+
+// lineCodes returns how the lines a become b: whole statements are compared first; of what differs, statements with one
+// head are compared line by line. So no comparison is of many lines that are alike.
 func lineCodes(a, b []string) []difflib.OpCode {
-	statementsA, startsA := statementsOf(a)
-	statementsB, startsB := statementsOf(b)
 	var codes []difflib.OpCode
-	add := func(c difflib.OpCode) {
-		if n := len(codes); n > 0 && c.Tag == 'e' && codes[n-1].Tag == 'e' {
-			codes[n-1].I2, codes[n-1].J2 = c.I2, c.J2
+	add := func(tag byte, i1, i2, j1, j2 int) {
+		if n := len(codes); n > 0 && tag == 'e' && codes[n-1].Tag == 'e' {
+			codes[n-1].I2, codes[n-1].J2 = i2, j2
 			return
 		}
-		codes = append(codes, c)
+		codes = append(codes, difflib.OpCode{Tag: tag, I1: i1, I2: i2, J1: j1, J2: j2})
 	}
-	for _, c := range difflib.NewMatcherWithJunk(statementsA, statementsB, false, nil).GetOpCodes() {
-		i1, i2, j1, j2 := startsA[c.I1], startsA[c.I2], startsB[c.J1], startsB[c.J2]
+	x, y := statementsOf(a), statementsOf(b)
+	whole := func(l lines) string { return l.text }
+	head := func(l lines) string { return l.head }
+	for _, c := range matching(texts(x, whole), texts(y, whole)) {
 		if c.Tag != 'r' {
-			add(difflib.OpCode{Tag: c.Tag, I1: i1, I2: i2, J1: j1, J2: j2})
+			add(c.Tag, start(x, c.I1), start(x, c.I2), start(y, c.J1), start(y, c.J2))
 			continue
 		}
-		for _, l := range difflib.NewMatcherWithJunk(a[i1:i2], b[j1:j2], false, nil).GetOpCodes() {
-			add(difflib.OpCode{Tag: l.Tag, I1: i1 + l.I1, I2: i1 + l.I2, J1: j1 + l.J1, J2: j1 + l.J2})
+		for _, h := range matching(texts(x[c.I1:c.I2], head), texts(y[c.J1:c.J2], head)) {
+			i1, i2, j1, j2 := c.I1+h.I1, c.I1+h.I2, c.J1+h.J1, c.J1+h.J2
+			if h.Tag != 'e' {
+				add(h.Tag, start(x, i1), start(x, i2), start(y, j1), start(y, j2))
+				continue
+			}
+			for n := range i2 - i1 {
+				p, q := x[i1+n], y[j1+n]
+				for _, l := range matching(a[p.from:p.to], b[q.from:q.to]) {
+					add(l.Tag, p.from+l.I1, p.from+l.I2, q.from+l.J1, q.from+l.J2)
+				}
+			}
 		}
 	}
 	return codes
+}
+
+// start is the line where a statement begins, or the end of the text.
+func start(list []lines, i int) int {
+	switch {
+	case i < len(list):
+		return list[i].from
+	case len(list) == 0:
+		return 0
+	}
+	return list[len(list)-1].to
 }
 
 // grouped cuts codes into hunks where more lines are equal than two hunks show around them.
@@ -141,18 +188,18 @@ func writeHunk(w io.Writer, a, b []string, group []difflib.OpCode) error {
 	first, last := group[0], group[len(group)-1]
 	var hunk strings.Builder
 	fmt.Fprintf(&hunk, "@@ -%s +%s @@\n", span(first.I1, last.I2), span(first.J1, last.J2))
-	lines := func(sign string, list []string) {
+	put := func(sign string, list []string) {
 		for _, line := range list {
 			hunk.WriteString(sign + line)
 		}
 	}
 	for _, c := range group {
 		if c.Tag == 'e' {
-			lines(" ", a[c.I1:c.I2])
+			put(" ", a[c.I1:c.I2])
 			continue
 		}
-		lines("-", a[c.I1:c.I2])
-		lines("+", b[c.J1:c.J2])
+		put("-", a[c.I1:c.I2])
+		put("+", b[c.J1:c.J2])
 	}
 	_, err := io.WriteString(w, hunk.String())
 	return err

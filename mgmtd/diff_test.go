@@ -50,7 +50,10 @@ func TestUnifiedDiff_applies(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "lines") {
 			text += fmt.Sprintf("   member 10.1.1.%d:80\n", rapid.IntRange(1, 4).Draw(t, "member"))
 		}
-		return text + "}\n"
+		if text += "}\n"; rapid.Bool().Draw(t, "comment") {
+			return "# note\n" + text
+		}
+		return text
 	})
 	side := rapid.SliceOfN(statement, 0, 12)
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,6 +93,23 @@ func TestUnifiedDiff_text(t *testing.T) {
 	})
 	if err != nil || theirs != want {
 		t.Errorf("%v, the library's:\n%s", err, theirs)
+	}
+}
+
+// TestUnifiedDiff_all_alike changes every one of many statements that differ in their names only.
+func TestUnifiedDiff_all_alike(t *testing.T) {
+	var a, b strings.Builder
+	for i := range 10_000 {
+		text := fmt.Sprintf("# a comment\npool p%d {\n   lb_mode round_robin\n   member 10.1.1.1:80\n}\n", i)
+		a.WriteString(text)
+		b.WriteString(strings.Replace(text, "round_robin", "ratio", 1))
+	}
+	var diff strings.Builder
+	if err := unifiedDiff(&diff, a.String(), b.String()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(diff.String(), "\n-"); n != 10_000 {
+		t.Errorf("%d lines are removed", n)
 	}
 }
 

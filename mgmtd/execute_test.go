@@ -196,6 +196,16 @@ func TestExecute_not_confirmed(t *testing.T) {
 	}
 }
 
+func TestExecute_not_confirmed_goes_back_past_later_changes(t *testing.T) {
+	a := startAdmin(t, "")
+	h := &pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_LOAD, ConfirmWithinSeconds: proto.Uint32(2)}
+	if r := a.execute(h, smallSite); r.exit != 0 {
+		t.Fatalf("load: %d\n%s", r.exit, r.errors())
+	}
+	a.must("pool later { member 127.0.1.3:9001 }")
+	eventually(t, "it goes back", func() bool { return a.store.Newest().Tree.Len("") == 0 })
+}
+
 func TestExecute_not_confirmed_while_mgmtd_was_down(t *testing.T) {
 	a := startAdmin(t, "")
 	a.mustLoad(smallSite)

@@ -3,6 +3,7 @@ package mgmtd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -106,7 +107,7 @@ func (d *fakeDataplane) Apply(stream grpc.ClientStreamingServer[pb.ApplyRequest,
 	changed, deleted, messages := []*pb.Object{}, []string{}, 0
 	for {
 		r, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -224,29 +224,29 @@ func (e *execution) rollback(ctx context.Context, number uint64) error {
 	return e.revisionDocument()
 }
 
-// goBack commits the configuration of an earlier revision as a new one.
+// goBack commits the configuration of an earlier revision as a new one; 0 is the one before the newest.
 func (s *Server) goBack(ctx context.Context, number uint64, actor string) (*wanted, []config.Change, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.goBackLocked(ctx, number, actor, "rollback to %d")
-}
-
-// goBackLocked is goBack while writing is held; summary has the number's place.
-func (s *Server) goBackLocked(ctx context.Context, number uint64, actor, summary string) (*wanted, []config.Change, error) {
-	newest := s.store.Newest()
 	if number == 0 {
-		if newest.Revision == 0 {
+		newest := s.store.Newest().Revision
+		if newest == 0 {
 			return nil, nil, fmt.Errorf("nothing before revision 0: %w", store.ErrNoRevision)
 		}
-		number = newest.Revision - 1
+		number = newest - 1
 	}
+	return s.restore(ctx, number, actor, fmt.Sprintf("rollback to %d", number))
+}
+
+// restore makes the configuration of a revision the newest one. Nothing waits to be confirmed afterwards. writing is held.
+func (s *Server) restore(ctx context.Context, number uint64, actor, summary string) (*wanted, []config.Change, error) {
 	tree, err := s.store.At(number)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := store.Commit{Changes: config.DiffExact(newest.Tree, tree), Actor: actor, Summary: fmt.Sprintf(summary, number)}
+	c := store.Commit{Changes: config.DiffExact(s.store.Newest().Tree, tree), Actor: actor, Summary: summary}
 	if len(c.Changes) == 0 {
-		_, err := s.store.Confirm(ctx) // nothing differs, but nothing waits any longer
+		_, err := s.store.Confirm(ctx)
 		w, _ := s.board.watch()
 		return w, nil, err
 	}
@@ -321,7 +321,7 @@ func (s *Server) takeBack(ctx context.Context) {
 	if p == nil || s.now().Before(p.Deadline) {
 		return
 	}
-	_, _, err := s.goBackLocked(ctx, max(p.BackTo, 0), "mgmtd", "rollback to %d: not confirmed in time")
+	_, _, err := s.restore(ctx, p.BackTo, "mgmtd", fmt.Sprintf("rollback to %d: not confirmed in time", p.BackTo))
 	switch {
 	case err == nil:
 		s.log.Info("took back a change that was not confirmed", "revision", p.Revision, "back_to", p.BackTo)

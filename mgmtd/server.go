@@ -212,7 +212,7 @@ func everywhere(effects []*pb.DataplaneEffect) bool {
 // everything concerns every object.
 func everything(string) bool { return true }
 
-// evaluate says what statements mean for the newest configuration. writing is held.
+// options are those of an evaluation. writing is held.
 func (s *Server) options(mode eval.Mode, file string) eval.Options {
 	return eval.Options{Mode: mode, File: file, Resolve: s.resolve, PortPersist: s.ports}
 }

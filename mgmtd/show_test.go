@@ -41,8 +41,10 @@ func showAdmin(t *testing.T, dataplanes int) *admin {
 	for range dataplanes {
 		d := startFake(t)
 		d.records = []*pb.Record{
-			{Pool: "web", Mode: pb.PersistMode_PERSIST_MODE_SIMPLE, Key: "127.0.0.0", Virtual: "10.0.0.1:80", Node: "10.1.1.1:80",
-				AgeSeconds: 3, ExpiresInSeconds: proto.Uint64(117), Connections: 1},
+			{
+				Pool: "web", Mode: pb.PersistMode_PERSIST_MODE_SIMPLE, Key: "127.0.0.0", Virtual: "10.0.0.1:80", Node: "10.1.1.1:80",
+				AgeSeconds: 3, ExpiresInSeconds: proto.Uint64(117), Connections: 1,
+			},
 			{Pool: "shop", Mode: pb.PersistMode_PERSIST_MODE_STICKY, Key: "127.0.0.9", Virtual: "", Node: "10.1.1.1:443", AgeSeconds: 5},
 		}
 		d.links = []*pb.Connection{{Client: "127.0.0.9:4000", Virtual: "10.0.0.1:80", Node: "10.1.1.1:80", Protocol: "tcp", AgeSeconds: 1}}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,12 +54,11 @@ func (p *program) embed() (*embedded, error) {
 }
 
 func readMap(m *dataplane.AddressMap, path string) error {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	return m.Read(file)
+	return m.Read(bytes.NewReader(text))
 }
 
 // run is the dataplane; it ends with ctx.

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	parser, err := kong.New(&f, kong.Name("mgmtd"), kong.Description("Keeps the configuration and pushes it to the dataplanes."),
 		kong.Writers(stdout, stderr), kong.Exit(func(n int) { status = n }), kong.Vars{"version": dataplane.Version()})
 	if err != nil {
-		fmt.Fprintln(stderr, "mgmtd:", err)
+		complain(stderr, err)
 		return exitUsage
 	}
 	_, err = parser.Parse(args)
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = f.check()
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "mgmtd:", err)
+		complain(stderr, err)
 		return exitUsage
 	}
 	p := program{flags: &f, log: slog.New(slog.NewTextHandler(stderr, nil)), stdin: stdin, stderr: stderr}
@@ -72,10 +72,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.As(err, &faulty):
 		return exitUsage // the diagnostics were printed
 	case err != nil:
-		fmt.Fprintln(stderr, "mgmtd:", err)
+		complain(stderr, err)
 		return exitFailed
 	}
 	return exitStopped
+}
+
+// complain writes an error where the user sees it.
+func complain(stderr io.Writer, err error) {
+	_, _ = fmt.Fprintln(stderr, "mgmtd:", err) // nobody is left to tell if that fails
 }
 
 // program is mgmtd while it runs.

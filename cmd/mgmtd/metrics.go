@@ -44,7 +44,7 @@ func newMetrics(ctx context.Context, address string, s store.Store, server *mgmt
 		collector{store: s, server: server})
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", m.readyz)
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -78,7 +78,7 @@ func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "not serving yet", http.StatusServiceUnavailable)
 		return
 	}
-	fmt.Fprintln(w, "ok")
+	_, _ = fmt.Fprintln(w, "ok")
 }
 
 func (m *metrics) close() {

@@ -80,7 +80,11 @@ func (h *harness) reopen() {
 func (h *harness) check() {
 	before, id := h.Newest(), h.ID()
 	h.reopen()
-	defer h.Close()
+	defer func() {
+		if err := h.Close(); err != nil {
+			h.t.Error(err)
+		}
+	}()
 	if h.ID() != id {
 		h.t.Errorf("identity %q became %q", id, h.ID())
 	}
