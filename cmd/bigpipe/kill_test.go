@@ -150,7 +150,7 @@ func traffic(t *testing.T, site *e2e.Site) (stop func()) {
 				return
 			}
 			count++
-			time.Sleep(time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	return func() {

@@ -43,8 +43,12 @@ func startLab(t *testing.T, site *e2e.Site, text string) (lab *exec.Cmd, table s
 	}
 	lab = site.Command("bigpipe", "lab", "bigip.conf")
 	lab.Env = append(lab.Env, "TMPDIR="+site.Dir)
-	var stderr strings.Builder
-	lab.Stderr = &stderr
+	stderr, err := os.Create(filepath.Join(site.Dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	lab.Stderr = stderr
 	stdout, err := lab.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +60,7 @@ func startLab(t *testing.T, site *e2e.Site, text string) (lab *exec.Cmd, table s
 	for r := bufio.NewReader(stdout); ; {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			t.Fatalf("the lab ended: %v\n%s%s", err, table, stderr.String())
+			t.Fatalf("the lab ended: %v\n%s%s", err, table, contents(t, stderr.Name()))
 		}
 		if strings.HasPrefix(line, "Ctrl-C") {
 			go io.Copy(io.Discard, r)
@@ -64,14 +68,23 @@ func startLab(t *testing.T, site *e2e.Site, text string) (lab *exec.Cmd, table s
 		}
 		table += line
 	}
-	if !strings.Contains(stderr.String(), "interface") {
-		t.Errorf("the report of the load is missing: %q", stderr.String())
+	if report := contents(t, stderr.Name()); !strings.Contains(report, "interface: 1 statement kept, not in effect") {
+		t.Errorf("the report of the load is missing: %q", report)
 	}
 	children = childrenOf(t, lab.Process.Pid)
 	if len(children) != 3 {
 		t.Errorf("the lab has %d processes, not mgmtd, a dataplane and the members", len(children))
 	}
 	return lab, table, children
+}
+
+func contents(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // childrenOf returns the processes that a process has started and that still run.
@@ -147,7 +160,7 @@ func TestLab(t *testing.T) {
 	if err := json.NewDecoder(response.Body).Decode(&page); err != nil {
 		t.Fatal(err)
 	}
-	if page.Node != member || len(page.Pool) != 1 || page.Pool[0] != "web" || page.Request.Method != "GET" || page.Request.URI != "/" {
+	if page.Node != member || len(page.Pool) != 1 || page.Pool[0] != "web" || page.Request.Method != http.MethodGet || page.Request.URI != "/" {
 		t.Errorf("the member answers %+v", page)
 	}
 	if cookies := response.Cookies(); len(cookies) != 1 || cookies[0].Name != "BIGipServerweb" {

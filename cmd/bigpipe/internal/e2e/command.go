@@ -106,7 +106,7 @@ func cmdMember(s *script, args []string) (string, error) {
 
 func cmdFailsWith(s *script, args []string) (string, error) {
 	if len(args) < 2 {
-		return "", errors.New("usage: fails-with STATUS PROGRAM ARGS...")
+		return "", errors.New("usage: fails-with STATUS PROGRAM [ARG]")
 	}
 	want, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -121,7 +121,7 @@ func cmdFailsWith(s *script, args []string) (string, error) {
 
 func cmdStored(s *script, args []string) (string, error) {
 	if len(args) == 0 {
-		return "", errors.New("usage: stored PROGRAM ARGS...")
+		return "", errors.New("usage: stored PROGRAM [ARG]")
 	}
 	status, err := s.status(args)
 	if err == nil && status != 0 && status != 3 {
@@ -164,7 +164,7 @@ func cmdClient(s *script, args []string) (string, error) {
 		return "", err
 	}
 	if len(args) == 0 {
-		return "", errors.New("usage: client [options] ADDRESS ['PATH[ COOKIES]']...")
+		return "", errors.New("usage: client [options] ADDRESS [PATH or PATH and COOKIES]")
 	}
 	if jarName != "" {
 		if s.jars[jarName] == nil {

@@ -32,7 +32,7 @@ func decodeJSON(text string) (any, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one document")
 	}
 	return v, nil

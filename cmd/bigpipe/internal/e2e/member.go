@@ -14,10 +14,11 @@ import (
 // Behaviour is what a member does with a connection.
 type Behaviour int
 
+// What a member does.
 const (
-	// Answer: a request with a page that holds the member's name, any other line with the name and the line.
+	// Answer answers a request with a page that holds the member's name, any other line with the name and the line.
 	Answer Behaviour = iota
-	// Hang up on each connection at once.
+	// HangUp closes each connection at once.
 	HangUp
 )
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -83,7 +84,7 @@ func readResponse(r *bufio.Reader) (head message, status int, body string, err e
 
 // unexpected is err, but the end of the input where more had to come is called that.
 func unexpected(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+func TestParseOptions(t *testing.T) {
+	const text, json = pb.OutputFormat_OUTPUT_FORMAT_TEXT, pb.OutputFormat_OUTPUT_FORMAT_JSON
+	for _, test := range []struct {
+		args string
+		want options
+	}{
+		{"", options{output: text}},
+		{"pool web show", options{output: text, words: []string{"pool", "web", "show"}}},
+		{"-n pool -n show", options{output: text, numeric: true, words: []string{"pool", "-n", "show"}}},
+		{"-f bigip.conf", options{output: text, file: loadFile, path: "bigip.conf"}},
+		{"-f -d bigip.conf", options{output: text, file: loadFile, path: "bigip.conf", check: true}},
+		{"-d -f bigip.conf", options{output: text, file: loadFile, path: "bigip.conf", check: true}},
+		{"-f -", options{output: text, file: loadFile, path: "-"}},
+		{"-l more.conf -n", options{output: text, file: mergeFile, path: "more.conf", numeric: true}},
+		{"-s", options{output: text, file: saveFile}},
+		{"-s saved.conf", options{output: text, file: saveFile, path: "saved.conf"}},
+		{"-o json -s", options{output: json, file: saveFile}},
+		{"-r", options{output: text, reset: true}},
+		{"-a unix:///x -o json version", options{address: "unix:///x", output: json, words: []string{"version"}}},
+		{"--address=host:1 --output=json version", options{address: "host:1", output: json, words: []string{"version"}}},
+		{"-c one --command two", options{output: text, commands: []string{"one", "two"}}},
+		{"-?", options{output: text, help: true}},
+		{"-help", options{output: text, help: true}},
+		{"-v", options{output: text, version: true}},
+		{"--tls-cert c --tls-key k --tls-ca a", options{output: text, tlsCert: "c", tlsKey: "k", tlsCA: "a"}},
+		{"-- -n", options{output: text, words: []string{"-n"}}},
+		{"-d pool web { member 10.1.1.1:80 }", options{output: text, check: true, words: []string{"pool", "web", "{", "member", "10.1.1.1:80", "}"}}},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			got, err := parseOptions(strings.Fields(test.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&test.want, got, cmp.AllowUnexported(options{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseOptionsFaults(t *testing.T) {
+	for _, args := range []string{
+		"-x", "-f", "-l", "-f -d", "-a", "-o", "-o yaml", "-c", "-f a -l b", "-f a b", "-s a b", "--tls-cert",
+	} {
+		t.Run(args, func(t *testing.T) {
+			if o, err := parseOptions(strings.Fields(args)); !errors.Is(err, errUsage) {
+				t.Errorf("%+v, %v", o, err)
+			}
+		})
+	}
+}
+
+func TestParseFileCommand(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want fileCommand
+	}{
+		{"load", fileCommand{action: loadFile, path: defaultFile}},
+		{"load bigip.conf", fileCommand{action: loadFile, path: "bigip.conf"}},
+		{"verify load -", fileCommand{action: loadFile, path: "-", check: true}},
+		{"load --dry-run bigip.conf", fileCommand{action: loadFile, path: "bigip.conf", dryRun: true}},
+		{"load --confirm-within 5m bigip.conf", fileCommand{action: loadFile, path: "bigip.conf", confirmWithin: 5 * time.Minute}},
+		{"load bigip.conf --confirm-within=90s", fileCommand{action: loadFile, path: "bigip.conf", confirmWithin: 90 * time.Second}},
+		{"merge more.conf", fileCommand{action: mergeFile, path: "more.conf"}},
+		{"save", fileCommand{action: saveFile, path: defaultFile}},
+		{"save --dialect 3 -", fileCommand{action: saveFile, path: "-", dialect: 3}},
+	} {
+		t.Run(test.text, func(t *testing.T) {
+			got, ok, err := parseFileCommand(test.text)
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(fileCommand{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, text := range []string{
+		"load a b", "load --nosuch a", "load --confirm-within 5 a", "load --confirm-within", "load --dialect 3 a", "merge --dry-run a",
+		"save --dialect 5", "save --dry-run a",
+	} {
+		t.Run(text, func(t *testing.T) {
+			if c, ok, err := parseFileCommand(text); !ok || !errors.Is(err, errUsage) {
+				t.Errorf("%+v, %v, %v", c, ok, err)
+			}
+		})
+	}
+	for _, text := range []string{"", "pool load", "verify", "loads"} {
+		t.Run("other command "+text, func(t *testing.T) {
+			if c, ok, err := parseFileCommand(text); ok || err != nil {
+				t.Errorf("%+v, %v, %v", c, ok, err)
+			}
+		})
+	}
+}
