@@ -1,0 +1,199 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serveOrigin runs an origin of two threads on a free port of loopback until the test ends.
+func serveOrigin(t *testing.T) netip.AddrPort {
+	t.Helper()
+	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := probe.Addr().(*net.TCPAddr).AddrPort()
+	probe.Close()
+	origin, err := Listen([]netip.AddrPort{addr}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- origin.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("origin: %v", err)
+		}
+	})
+	return addr
+}
+
+func TestExchangesAreAnsweredInFull(t *testing.T) {
+	addr := serveOrigin(t)
+	got, err := Exchanges(t.Context(), Load{
+		Target: addr, Sources: []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")},
+		Parallel: 5, Threads: 2, Duration: 200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Operations == 0 || got.Errors != 0 {
+		t.Errorf("operations %d, errors %d (%s): want some and none", got.Operations, got.Errors, got.FirstError)
+	}
+	if got.Bytes < got.Operations*MessageSize {
+		t.Errorf("%d bytes for %d exchanges: want at least %d each", got.Bytes, got.Operations, MessageSize)
+	}
+	if got.P50 <= 0 || got.P99 < got.P50 {
+		t.Errorf("p50 %v us, p99 %v us", got.P50, got.P99)
+	}
+}
+
+func TestExchangesEndWhenNobodyAnswers(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := closed.Addr().(*net.TCPAddr).AddrPort()
+	closed.Close()
+	_, err = Exchanges(t.Context(), Load{Target: addr, Parallel: 2, Threads: 1, Duration: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "connections failed") {
+		t.Errorf("error %v: want the number of failed connections", err)
+	}
+}
+
+func TestExchangesCountAShortAnswer(t *testing.T) {
+	short, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Close()
+	go func() {
+		for {
+			conn, err := short.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, MessageSize))
+			_, _ = conn.Write([]byte("short"))
+			conn.Close()
+		}
+	}()
+	got, err := Exchanges(t.Context(), Load{
+		Target: short.Addr().(*net.TCPAddr).AddrPort(), Parallel: 1, Threads: 1, Duration: 100 * time.Millisecond,
+	})
+	if got.Operations != 0 || got.Errors == 0 || !strings.Contains(got.FirstError, "5 of 64 bytes") {
+		t.Errorf("result %+v, error %v: want only errors that name the bytes", got, err)
+	}
+}
+
+func TestStreamsCountBytes(t *testing.T) {
+	addr := serveOrigin(t)
+	got, err := Streams(t.Context(), Load{Target: addr, Parallel: 3, Duration: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Bytes < streamChunk {
+		t.Errorf("%d bytes: want more than one chunk", got.Bytes)
+	}
+}
+
+func TestStreamsReportAnEarlyEnd(t *testing.T) {
+	brief, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer brief.Close()
+	go func() {
+		conn, err := brief.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Read(make([]byte, MessageSize))
+		conn.Close()
+	}()
+	got, err := Streams(t.Context(), Load{Target: brief.Addr().(*net.TCPAddr).AddrPort(), Parallel: 1, Duration: time.Minute})
+	if err == nil || got.Errors != 1 {
+		t.Errorf("result %+v, error %v: want one error", got, err)
+	}
+}
+
+func TestHoldIdleKeepsConnectionsOpen(t *testing.T) {
+	states := make(chan http.ConnState, 100)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateIdle || s == http.StateClosed {
+			states <- s
+		}
+	}
+	server.Start()
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	called := false
+	err := HoldIdle(ctx, Load{Target: netip.MustParseAddrPort(server.Listener.Addr().String()), Parallel: 7}, func() error {
+		called = true
+		for i := range 7 {
+			if s := <-states; s != http.StateIdle {
+				t.Errorf("connection %d is %v before the end", i, s)
+			}
+		}
+		cancel()
+		return nil
+	})
+	if err != nil || !called {
+		t.Errorf("error %v, ready called %v", err, called)
+	}
+}
+
+func TestHoldIdleReportsWhatIsNotKeptAlive(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+	}))
+	defer server.Close()
+	err := HoldIdle(t.Context(), Load{Target: netip.MustParseAddrPort(server.Listener.Addr().String()), Parallel: 1},
+		func() error { t.Error("ready without a connection that stays"); return nil })
+	if err == nil || !strings.Contains(err.Error(), "close true") {
+		t.Errorf("error %v: want that the answer closes", err)
+	}
+}
+
+func TestResultTravelsAsALine(t *testing.T) {
+	want := Result{Operations: 3, Bytes: 192, Errors: 1, Seconds: 1.5, P50: 10, P99: 20, FirstError: "x"}
+	var line bytes.Buffer
+	if err := want.Write(&line); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadResult(line.Bytes())
+	if err != nil || got != want {
+		t.Errorf("got %+v, error %v", got, err)
+	}
+	if _, err := ReadResult([]byte("panic: x")); err == nil {
+		t.Error("a text that is no result must be an error")
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	times := make([]time.Duration, 0, 101)
+	for i := 100; i >= 0; i-- {
+		times = append(times, time.Duration(i)*time.Microsecond)
+	}
+	var r Result
+	r.percentiles(times)
+	if r.P50 != 50 || r.P99 != 99 {
+		t.Errorf("p50 %v, p99 %v: want 50 and 99", r.P50, r.P99)
+	}
+	r = Result{}
+	r.percentiles(nil)
+	if r.P50 != 0 || r.P99 != 0 {
+		t.Errorf("p50 %v, p99 %v of nothing: want 0", r.P50, r.P99)
+	}
+}

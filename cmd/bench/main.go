@@ -1,0 +1,130 @@
+// Command bench measures bigpipe beside HAProxy and nginx on this machine: the same work, the same number of threads, one
+// after the other in turns, ratios first. It is what make bench runs.
+//
+// Every program is started on addresses of 127.77.0.0/16 and ended by its process number, also after Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+const (
+	exitDone  = 0
+	exitNotOK = 1 // something could not be measured; the report names it
+	exitUsage = 2
+)
+
+func main() {
+	// Programs are told to end when the thread that started them does (see start), so that thread is this one.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run measures what args ask for. The thread that calls it must live as long as it runs.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == childCommand {
+		if err := runChild(ctx, args[1:], stdout); err != nil {
+			fmt.Fprintf(stderr, "bench: %v\n", err)
+			return exitNotOK
+		}
+		return exitDone
+	}
+	o, err := parseOptions(args, stderr)
+	if errors.Is(err, errHelp) {
+		return exitDone
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "bench: %v\n", err)
+		return exitUsage
+	}
+	if o.list {
+		listScenarios(stdout)
+		return exitDone
+	}
+	report, err := measureAll(ctx, o, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "bench: %v\n", err)
+		return exitNotOK
+	}
+	if err := report.render(stdout); err != nil {
+		fmt.Fprintf(stderr, "bench: %v\n", err)
+		return exitNotOK
+	}
+	if o.report != "" {
+		if err := report.writeFile(o.report); err != nil {
+			fmt.Fprintf(stderr, "bench: %v\n", err)
+			return exitNotOK
+		}
+		fmt.Fprintf(stderr, "report: %s\n", o.report)
+	}
+	if len(report.missing) > 0 {
+		return exitNotOK
+	}
+	return exitDone
+}
+
+// measureAll measures every chosen scenario at every chosen number of threads. What fails is in the report, with its
+// reason; after an interrupt the report holds what was measured until then.
+func measureAll(ctx context.Context, o *options, progress io.Writer) (*report, error) {
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if o.keep {
+			fmt.Fprintf(progress, "configurations and logs: %s\n", dir)
+		} else {
+			_ = os.RemoveAll(dir)
+		}
+	}()
+	raiseDescriptorLimit()
+	rig, err := newRig(o, dir, progress)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{
+		subject: o.subject, peers: o.peers, rounds: o.rounds, duration: o.duration,
+		date: time.Now(), machine: describeMachine(), programs: rig.versions(ctx),
+	}
+	for _, threads := range o.threads {
+		place, err := rig.placement(threads)
+		if err != nil {
+			r.miss(fmt.Sprintf("%d threads", threads), err)
+			continue
+		}
+		for _, s := range chosen(o.only, threads) {
+			if ctx.Err() != nil {
+				break
+			}
+			r.outcomes = append(r.outcomes, rig.measure(ctx, s, place, r))
+		}
+	}
+	if ctx.Err() != nil {
+		r.miss("the rest", errors.New("interrupted"))
+	}
+	r.machine.loadAfter = loadAverage()
+	return r, nil
+}
+
+// writeFile writes the report to path and makes its folder.
+func (r *report) writeFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.render(f), f.Close())
+}

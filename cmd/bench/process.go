@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	startWait = 10 * time.Second // for a program to answer
+	stopWait  = 5 * time.Second  // for a program to end before it is killed
+)
+
+// process is a program that was started, in a process group of its own so that a Ctrl-C of the terminal reaches only us.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	log  string // the file that holds its output
+	done chan struct{}
+}
+
+// command is how a program is started.
+type command struct {
+	name  string // for messages and the log
+	cores []int  // that it may use
+	env   []string
+	path  string
+	args  []string
+}
+
+// pinned is c as a command line that keeps to its cores.
+func (c command) pinned(ctx context.Context) *exec.Cmd {
+	words := append([]string{"-c", coreList(c.cores), c.path}, c.args...)
+	cmd := exec.CommandContext(ctx, "taskset", words...)
+	cmd.Env = append(os.Environ(), c.env...)
+	// Pdeathsig: the program ends even if we are killed. It is sent when the starting thread ends, see main.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopWait
+	return cmd
+}
+
+func coreList(cores []int) string {
+	words := make([]string, len(cores))
+	for i, c := range cores {
+		words[i] = strconv.Itoa(c)
+	}
+	return strings.Join(words, ",")
+}
+
+// start starts a program whose output goes to a file of dir. It ends with stop only, not with a context.
+func start(c command, dir string) (*process, error) {
+	p := &process{name: c.name, log: filepath.Join(dir, c.name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the program has its own
+	p.cmd = c.pinned(context.Background())
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// stop asks the program to end, kills its process group after stopWait and returns when it has ended.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(stopWait):
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.done
+	}
+}
+
+// ended is nil while the program runs, else an error with the end of its output.
+func (p *process) ended() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s ended (%v): %s", p.name, p.cmd.ProcessState, p.tail())
+	default:
+		return nil
+	}
+}
+
+// tail is the last lines of what the program printed.
+func (p *process) tail() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+}
+
+// await tries ready until it succeeds, at most startWait and only while the program runs.
+func (p *process) await(ctx context.Context, ready func() error) error {
+	deadline := time.Now().Add(startWait)
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		if ended := p.ended(); ended != nil {
+			return ended
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is not ready after %v: %w; its output: %s", p.name, startWait, err, p.tail())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// output runs a program to its end and returns what it printed on its standard output.
+func output(ctx context.Context, c command, limit time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := c.pinned(ctx)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, ctx.Err())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", c.name, err, strings.TrimSpace(stdout.String()+stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// family is the program's process and the worker processes that it has started, as nginx does.
+func (p *process) family() ([]int, error) {
+	pids := []int{p.cmd.Process.Pid}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && parentOf(string(text)) == pids[0] {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// parentOf reads the parent's number from a line of /proc/PID/stat, 0 if there is none. The program's name, in
+// parentheses, may hold blanks and parentheses itself.
+func parentOf(stat string) int {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	ppid, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return ppid
+}
+
+// cpuTime is the processor time that the processes have used, all threads, also those that have ended. It is the account
+// behind the times of /proc/PID/stat, in nanoseconds instead of ticks.
+func cpuTime(pids []int) (time.Duration, error) {
+	var total time.Duration
+	for _, pid := range pids {
+		const schedClock = 2 // CPUCLOCK_SCHED: the time that the scheduler accounted
+		var t unix.Timespec
+		if err := unix.ClockGettime(int32(^pid<<3|schedClock), &t); err != nil {
+			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+		}
+		total += time.Duration(t.Nano())
+	}
+	return total, nil
+}
+
+// residentBytes is the resident memory of the processes that is not the contents of files.
+func residentBytes(pids []int) (int64, error) {
+	var total int64
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return 0, err
+		}
+		n, err := ownBytes(string(text))
+		if err != nil {
+			return 0, fmt.Errorf("process %d: %w", pid, err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// ownBytes reads anonymous and shared memory from the text of /proc/PID/status.
+func ownBytes(status string) (int64, error) {
+	var total int64
+	for _, key := range []string{"RssAnon", "RssShmem"} {
+		kib, err := strconv.ParseInt(strings.TrimSuffix(colonValue(status, key, ""), " kB"), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("no %s in its status", key)
+		}
+		total += kib << 10
+	}
+	return total, nil
+}
