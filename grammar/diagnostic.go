@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -29,6 +30,8 @@ const (
 	CodeName             = "name"
 	CodeDuplicate        = "duplicate"
 	CodeUnavailable      = "unavailable"
+	CodeKept             = "kept"
+	CodeMore             = "more"
 )
 
 // place is where something stands; length counts characters.
@@ -104,13 +107,30 @@ func (f *faults) result() []*pb.Diagnostic {
 		d.Source = f.source.line(d.GetPosition().GetLine())
 	}
 	if more > 0 {
-		list = append(list, &pb.Diagnostic{
-			Severity: pb.Severity_SEVERITY_NOTE,
-			Code:     "more",
-			Message:  fmt.Sprintf("%d more faults are not shown", more),
-		})
+		list = append(list, More(more, Faults))
 	}
 	return list
+}
+
+// Faults is what More and NotShown call errors.
+const Faults = "faults"
+
+// moreForm is the text of a note that stands for diagnostics that are not shown.
+const moreForm = "%d more %s are not shown"
+
+// More is the note that stands for n diagnostics that are not shown; what says which: Faults, "warnings W-4".
+func More(n int, what string) *pb.Diagnostic {
+	return &pb.Diagnostic{Severity: pb.Severity_SEVERITY_NOTE, Code: CodeMore, Message: fmt.Sprintf(moreForm, n, what)}
+}
+
+// NotShown returns what a note of More stands for; 0 where a diagnostic is no such note.
+func NotShown(d *pb.Diagnostic) (n int, what string) {
+	number, rest, ok := strings.Cut(d.GetMessage(), " more ")
+	n, err := strconv.Atoi(number)
+	if d.GetCode() != CodeMore || !ok || err != nil {
+		return 0, ""
+	}
+	return n, strings.TrimSuffix(rest, " are not shown")
 }
 
 // line returns a line of the text without its end. Lines are those of the origin.

@@ -198,7 +198,7 @@ func (e *evaluator) arrange() {
 	count := map[string]int{}
 	var shown []*pb.Diagnostic
 	for _, d := range e.diagnostics {
-		class := "faults"
+		class := grammar.Faults
 		if d.GetSeverity() != pb.Severity_SEVERITY_ERROR {
 			class = "warnings " + d.GetCode()
 		}
@@ -212,9 +212,7 @@ func (e *evaluator) arrange() {
 	}
 	for _, class := range slices.Sorted(maps.Keys(count)) {
 		if more := count[class] - maxShown; more > 0 {
-			shown = append(shown, &pb.Diagnostic{
-				Severity: pb.Severity_SEVERITY_NOTE, Code: "more", Message: fmt.Sprintf("%d more %s are not shown", more, class),
-			})
+			shown = append(shown, grammar.More(more, class))
 		}
 	}
 	e.diagnostics = shown
