@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -176,6 +177,43 @@ func TestMeasureInTurnsAndNameWhatFails(t *testing.T) {
 	}
 	if left := children(t); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
+	}
+}
+
+// A load that fails once does not cost the side its later rounds; a program that ends does.
+func TestFailuresInRounds(t *testing.T) {
+	rig, at := testRig(t, io.Discard, goodSide("flaky"), goodSide("dying"))
+	rig.options.rounds = 3
+	s := scenarioNamed(t, "tcp-connections")
+	load, runs := s.run, map[string]int{}
+	s.limit = nil
+	s.run = func(ctx context.Context, w work) (sample, error) {
+		side := rig.sides[0].name
+		if w.target != rig.block.proxy(0, tcpPort) {
+			side = rig.sides[1].name
+		}
+		runs[side]++ // the first is the warm-up
+		switch {
+		case side == "flaky" && runs[side] == 2:
+			return nil, errors.New("nothing was answered")
+		case side == "dying" && runs[side] == 3:
+			return nil, fmt.Errorf("dying %w (exit status 1)", errEnded)
+		}
+		return load(ctx, w)
+	}
+	rep := &report{}
+	o := rig.measure(t.Context(), s, at, rep)
+	if got := o.figures("flaky", connectionRate).count; got != 2 {
+		t.Errorf("flaky has %d figures: want those of rounds 2 and 3", got)
+	}
+	if got := o.figures("dying", connectionRate).count; got != 1 || runs["dying"] != 3 {
+		t.Errorf("dying has %d figures of %d runs: want that of round 1, and no run after its end", got, runs["dying"])
+	}
+	if got := o.ratios("flaky", "dying", connectionRate).count; got != 0 {
+		t.Errorf("%d ratios: no round has both", got)
+	}
+	if len(rep.missing) != 2 {
+		t.Errorf("missing %v: want a line for each failure", rep.missing)
 	}
 }
 

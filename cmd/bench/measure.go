@@ -25,8 +25,8 @@ type runner struct {
 	seen  cookies
 }
 
-// measure runs a scenario: every side once in each round, in turns. A side that fails is left out from then on and named
-// in the report. All that is started here has ended when it returns.
+// measure runs a scenario: every side once in each round, in turns. What fails is named in the report; a side that
+// does not start, or ends, is left out from then on. All that is started here has ended when it returns.
 func (r *rig) measure(ctx context.Context, s scenario, at placement, rep *report) outcome {
 	o := outcome{scenario: s, place: at, samples: map[string][]sample{}}
 	name := label(s, at.threads)
@@ -58,7 +58,7 @@ func (r *rig) measure(ctx context.Context, s scenario, at placement, rep *report
 	return o
 }
 
-// round runs each side once and returns those that did not fail.
+// round runs each side once and returns those that still run; one whose load failed may do better in the next round.
 func (r *rig) round(ctx context.Context, round int, runners []*runner, o *outcome, rep *report) []*runner {
 	name := label(o.scenario, o.place.threads)
 	var good []*runner
@@ -69,8 +69,10 @@ func (r *rig) round(ctx context.Context, round int, runners []*runner, o *outcom
 		side := r.sides[n.index].name
 		got, err := n.once(ctx, r.options.duration)
 		if err != nil {
-			rep.missUnlessInterrupted(ctx, fmt.Sprintf("%s %s from round %d", name, side, round+1), err)
-			n.stop()
+			rep.missUnlessInterrupted(ctx, fmt.Sprintf("%s %s round %d", name, side, round+1), err)
+			if !errors.Is(err, errEnded) {
+				good = append(good, n)
+			}
 			continue
 		}
 		if o.samples[side] == nil {

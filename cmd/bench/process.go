@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -88,11 +89,14 @@ func (p *process) stop() {
 	}
 }
 
+// errEnded is a program that ended by itself.
+var errEnded = errors.New("ended")
+
 // ended is nil while the program runs, else an error with the end of its output.
 func (p *process) ended() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended (%v): %s", p.name, p.cmd.ProcessState, p.tail())
+		return fmt.Errorf("%s %w (%v): %s", p.name, errEnded, p.cmd.ProcessState, p.tail())
 	default:
 		return nil
 	}
