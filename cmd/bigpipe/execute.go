@@ -12,12 +12,20 @@ import (
 
 // command runs the text of one command and returns its exit status.
 func (a *app) command(ctx context.Context, origin *pb.Position, text string) int {
-	if c, ok, err := parseFileCommand(text); ok {
-		if err != nil {
-			fmt.Fprintf(a.stderr, "bigpipe: %v\n", err)
-			return exitUsage
+	if words, ok := helpWords(text); ok {
+		return a.help(words)
+	}
+	words, err := splitWords(text)
+	if err == nil {
+		var c fileCommand
+		var ok bool
+		if c, ok, err = parseFileCommand(words); ok {
+			if err != nil {
+				return a.faultAt(origin, err)
+			}
+			c.origin = origin
+			return a.fileCommand(ctx, c)
 		}
-		return a.fileCommand(ctx, c)
 	}
 	if a.options.check {
 		return a.checkWords(origin, text)
@@ -25,29 +33,47 @@ func (a *app) command(ctx context.Context, origin *pb.Position, text string) int
 	return a.execute(ctx, &pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_COMMAND, Origin: origin}, []byte(text))
 }
 
+// faultAt reports a fault of a command that is carried out here.
+func (a *app) faultAt(origin *pb.Position, err error) int {
+	if origin.GetFile() == "" {
+		return a.usage(err)
+	}
+	a.report([]*pb.Diagnostic{{Severity: pb.Severity_SEVERITY_ERROR, Position: origin, Length: 1, Message: err.Error()}})
+	return exitUsage
+}
+
 // execute sends text to mgmtd and prints the reply. The header's output format and actor are filled in.
 func (a *app) execute(ctx context.Context, header *pb.ExecuteHeader, text []byte) int {
-	return a.executeTo(ctx, a.stdout, header, text)
+	if !a.json() {
+		return a.executeTo(ctx, a.stdout, header, text)
+	}
+	var held bytes.Buffer // a JSON document is printed whole or not at all
+	status := a.executeTo(ctx, &held, header, text)
+	if status != exitDone && status != exitNotInEffect && !(header.GetDryRun() && status == exitRefused) {
+		return status
+	}
+	if a.documents != nil {
+		a.documents.add(held.Bytes())
+		return status
+	}
+	if _, err := io.Copy(a.stdout, &held); err != nil {
+		return a.fail(err)
+	}
+	return status
 }
 
 func (a *app) executeTo(ctx context.Context, out io.Writer, header *pb.ExecuteHeader, text []byte) int {
 	header.Output, header.Numeric, header.Actor = a.options.output, a.options.numeric, a.actor
-	var held bytes.Buffer // a JSON document is printed whole or not at all
-	if header.GetOutput() == pb.OutputFormat_OUTPUT_FORMAT_JSON {
-		out, held = &held, bytes.Buffer{}
-	}
 	result, err := a.client.Execute(ctx, header, text, out, a.report)
+	if ctx.Err() != nil {
+		fmt.Fprintln(a.stderr, "bigpipe: interrupted; a change may have been stored all the same: see bigpipe history")
+		return exitRefused
+	}
 	if err != nil {
 		return a.fail(err)
 	}
 	a.reportEffects(result)
-	status := int(result.GetExitStatus())
-	if status == exitDone || status == exitNotInEffect || header.GetDryRun() {
-		if _, err := io.Copy(a.stdout, &held); err != nil {
-			return a.fail(err)
-		}
-	}
-	return status
+	return int(result.GetExitStatus())
 }
 
 // exitNotInEffect: stored, but not in effect on at least one dataplane.
@@ -76,21 +102,12 @@ func (a *app) batch(ctx context.Context) int {
 	if err != nil {
 		return a.fail(fmt.Errorf("standard input: %w", err))
 	}
+	a.stdinTaken = true
 	parts, faults := grammar.Split("stdin", text)
 	if len(faults) > 0 {
 		a.report(faults)
 		return exitUsage
 	}
-	status := exitDone
-	for _, part := range parts {
-		switch s := a.command(ctx, part.Position, part.Text); {
-		case ctx.Err() != nil:
-			return exitRefused
-		case s == exitNotInEffect:
-			status = s
-		case s != exitDone:
-			return s
-		}
-	}
-	return status
+	return a.sequence(len(parts), func(i int) int { return a.command(ctx, parts[i].Position, parts[i].Text) },
+		func(status int) bool { return ctx.Err() != nil || status != exitDone && status != exitNotInEffect })
 }

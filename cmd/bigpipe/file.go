@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,16 +36,16 @@ type fileCommand struct {
 	dryRun        bool
 	confirmWithin time.Duration
 	dialect       uint32
+	origin        *pb.Position // of the command; nil for options
 }
 
 // parseFileCommand reads the words of a command; false when it is another command.
-func parseFileCommand(text string) (fileCommand, bool, error) {
-	words := strings.Fields(text)
+func parseFileCommand(words []string) (fileCommand, bool, error) {
 	c := fileCommand{}
 	if len(words) > 1 && words[0] == "verify" && words[1] == "load" {
 		c.check, words = true, words[1:]
 	}
-	if len(words) == 0 {
+	if len(words) == 0 || words[len(words)-1] == "-?" {
 		return c, false, nil
 	}
 	switch words[0] {
@@ -56,23 +58,52 @@ func parseFileCommand(text string) (fileCommand, bool, error) {
 	default:
 		return c, false, nil
 	}
-	err := c.parseWords(words[1:])
-	if c.path == "" {
-		c.path = defaultFile
+	c.path = defaultFile
+	return c, true, c.parseWords(words[1:])
+}
+
+// splitWords splits a command into words; a word with blanks stands in double quotes.
+func splitWords(text string) ([]string, error) {
+	var words []string
+	for {
+		text = strings.TrimLeft(text, " \t\r\n")
+		if text == "" {
+			return words, nil
+		}
+		if text[0] == '"' {
+			word, rest, closed := strings.Cut(text[1:], `"`)
+			if !closed {
+				return words, usageError("a quote is not closed")
+			}
+			words, text = append(words, word), rest
+			continue
+		}
+		n := strings.IndexAny(text, " \t\r\n")
+		if n < 0 {
+			n = len(text)
+		}
+		words, text = append(words, text[:n]), text[n:]
 	}
-	return c, true, err
 }
 
 func (c *fileCommand) parseWords(words []string) error {
+	named := false
 	for len(words) > 0 {
-		name, value, attached := strings.Cut(words[0], "=")
+		word := words[0]
 		words = words[1:]
-		if !strings.HasPrefix(name, "--") {
-			if c.path != "" {
-				return usageError("unexpected %q after the file", name)
+		if !strings.HasPrefix(word, "--") {
+			if named {
+				return usageError("unexpected %q after the file", word)
 			}
-			c.path = name
+			if word == "" {
+				return usageError("the file's name is empty")
+			}
+			c.path, named = word, true
 			continue
+		}
+		name, value, attached := strings.Cut(word, "=")
+		if name == "--dry-run" && attached {
+			return usageError("option --dry-run takes no value")
 		}
 		if name != "--dry-run" && !attached {
 			if len(words) == 0 {
@@ -109,11 +140,7 @@ func (c *fileCommand) option(name, value string) error {
 	return nil
 }
 
-// file does what -f, -l and -s ask for.
-func (a *app) file(ctx context.Context) int {
-	return a.fileCommand(ctx, fileCommand{action: a.options.file, path: a.options.path, check: a.options.check})
-}
-
+// fileCommand carries out load, merge, save and verify load.
 func (a *app) fileCommand(ctx context.Context, c fileCommand) int {
 	c.check = c.check || a.options.check
 	if c.action == saveFile {
@@ -121,17 +148,17 @@ func (a *app) fileCommand(ctx context.Context, c fileCommand) int {
 	}
 	text, name, err := a.read(c.path)
 	if err != nil {
-		fmt.Fprintf(a.stderr, "bigpipe: %v\n", err)
-		return exitUsage
+		return a.faultAt(c.origin, err)
 	}
 	if c.check {
-		if _, ok := a.checkFile(ctx, name, text, a.report); !ok {
+		mode := eval.ModeLoad
+		if c.action == mergeFile {
+			mode = eval.ModeMerge
+		}
+		if _, ok := a.checkFile(ctx, mode, name, text, a.report); !ok {
 			return exitUsage
 		}
-		if a.options.output == pb.OutputFormat_OUTPUT_FORMAT_JSON {
-			fmt.Fprintln(a.stdout, "{}")
-		}
-		return exitDone
+		return a.checked()
 	}
 	header := &pb.ExecuteHeader{
 		Mode: pb.ExecuteMode_EXECUTE_MODE_LOAD, Origin: commandOrigin(name), DryRun: c.dryRun,
@@ -149,6 +176,10 @@ func (a *app) fileCommand(ctx context.Context, c fileCommand) int {
 // read returns the contents of a file and its name for diagnostics; "-" is standard input.
 func (a *app) read(path string) ([]byte, string, error) {
 	if path == "-" {
+		if a.stdinTaken || a.inShell {
+			return nil, "", usageError("standard input holds commands, it cannot be loaded")
+		}
+		a.stdinTaken = true
 		text, err := io.ReadAll(a.stdin)
 		return text, "stdin", err
 	}
@@ -166,30 +197,69 @@ func (a *app) save(ctx context.Context, c fileCommand) int {
 		return a.execute(ctx, header, []byte("list"))
 	}
 	var text bytes.Buffer
-	a.options.output = pb.OutputFormat_OUTPUT_FORMAT_TEXT // a file is bigip.conf text whatever is printed
-	if status := a.executeTo(ctx, &text, header, []byte("list")); status != exitDone {
+	asText := *a // a file is bigip.conf text whatever is printed
+	options := *a.options
+	options.output = pb.OutputFormat_OUTPUT_FORMAT_TEXT
+	asText.options = &options
+	if status := asText.executeTo(ctx, &text, header, []byte("list")); status != exitDone {
 		return status
 	}
-	if err := renameio.WriteFile(c.path, text.Bytes(), 0o644, renameio.WithExistingPermissions()); err != nil {
+	if err := writeFile(c.path, text.Bytes()); err != nil {
 		return a.fail(err)
 	}
 	return exitDone
 }
 
+// writeFile replaces a regular file as a whole; a link stays and its target is replaced. Anything else, such as a pipe or a
+// device, is written into.
+func writeFile(path string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a directory", path)
+	case err == nil && !info.Mode().IsRegular():
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(text)
+		return errors.Join(err, f.Close())
+	}
+	return renameio.WriteFile(path, text, 0o644, renameio.WithExistingPermissions())
+}
+
+// checked prints that a check found no fault; as text that is nothing.
+func (a *app) checked() int {
+	if !a.json() {
+		return exitDone
+	}
+	if a.documents != nil {
+		a.documents.add([]byte("{}"))
+		return exitDone
+	}
+	fmt.Fprintln(a.stdout, "{}")
+	return exitDone
+}
+
 // checkFile checks a whole file without mgmtd and reports what it finds; it returns the pools and virtual servers that the
-// file configures, each kind in the file's order.
-func (a *app) checkFile(ctx context.Context, name string, text []byte, report func([]*pb.Diagnostic)) ([]*pb.Object, bool) {
+// file configures, each kind in the file's order. A file to merge may name what only the running configuration has.
+func (a *app) checkFile(ctx context.Context, mode eval.Mode, name string, text []byte, report func([]*pb.Diagnostic)) ([]*pb.Object, bool) {
 	statements, diagnostics := grammar.Parse(name, text)
-	// Faulty statements are no reason to miss the faults of others.
 	outcome := eval.Evaluate(config.NewTree(), statements, eval.Options{
-		Mode: eval.ModeLoad, File: name,
+		Mode: mode, File: name,
 		Resolve: func(host string) (netip.Addr, error) { return resolve(ctx, host) },
 	})
-	diagnostics = append(diagnostics, outcome.Diagnostics...)
-	slices.SortStableFunc(diagnostics, func(a, b *pb.Diagnostic) int {
-		p, q := a.GetPosition(), b.GetPosition()
-		return cmp.Or(cmp.Compare(p.GetLine(), q.GetLine()), cmp.Compare(p.GetColumn(), q.GetColumn()))
-	})
+	found := outcome.Diagnostics
+	if mode == eval.ModeMerge {
+		found = slices.DeleteFunc(found, func(d *pb.Diagnostic) bool {
+			return d.GetCode() == config.CodeUndefined || d.GetCode() == eval.CodeNotFound
+		})
+	}
+	// Faulty statements are no reason to miss the faults of others.
+	diagnostics = eval.Join(diagnostics, found)
 	report(diagnostics)
 	return objects(outcome.View), !hasError(diagnostics)
 }
@@ -232,7 +302,7 @@ func (a *app) checkWords(origin *pb.Position, text string) int {
 	if hasError(diagnostics) {
 		return exitUsage
 	}
-	return exitDone
+	return a.checked()
 }
 
 func hasError(diagnostics []*pb.Diagnostic) bool {

@@ -12,6 +12,7 @@ import (
 
 	"bigpipe/cmd/bigpipe/internal/client"
 	"bigpipe/cmd/bigpipe/internal/lab"
+	"bigpipe/grammar/eval"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -53,7 +54,7 @@ func (a *app) lab(ctx context.Context, words []string) int {
 	}
 	var found []*pb.Diagnostic
 	var ok bool
-	if o.Objects, ok = a.checkFile(ctx, o.File, o.Text, func(ds []*pb.Diagnostic) { found = ds }); !ok {
+	if o.Objects, ok = a.checkFile(ctx, eval.ModeLoad, o.File, o.Text, func(ds []*pb.Diagnostic) { found = ds }); !ok {
 		a.report(found) // warnings come with the load
 		return exitUsage
 	}
@@ -66,17 +67,14 @@ func (a *app) lab(ctx context.Context, words []string) int {
 	return exitDone
 }
 
-func (a *app) usage(err error) int {
-	fmt.Fprintf(a.stderr, "bigpipe: %v\n", err)
-	return exitUsage
-}
-
 // interact gives the shell on a terminal, else waits until ctx ends.
 func (a *app) interact(ctx context.Context, c *client.Client) error {
 	if term.IsTerminal(int(a.stdin.Fd())) {
 		inLab := *a
 		inLab.client = c
-		inLab.shell(ctx, c)
+		if status := inLab.shell(ctx, c); status != exitDone {
+			return errors.New("the shell ended with an error")
+		}
 		return nil
 	}
 	fmt.Fprintln(a.stdout, "Ctrl-C ends it")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"os/user"
 	"path/filepath"
@@ -33,7 +32,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
 	env := environment{
 		address: os.Getenv("BIGPIPE_ADDRESS"), runtimeDir: os.Getenv("XDG_RUNTIME_DIR"), home: os.Getenv("HOME"),
 		noColor: os.Getenv("NO_COLOR") != "",
@@ -58,6 +57,12 @@ type app struct {
 	stderr  io.Writer
 	client  *client.Client
 	actor   string
+	// inShell is set while commands come from the interactive shell.
+	inShell bool
+	// stdinTaken is set once standard input was read: it cannot be loaded a second time.
+	stdinTaken bool
+	// documents collects the JSON of several commands; nil outside of them.
+	documents *documents
 }
 
 func run(ctx context.Context, args []string, env environment, stdin *os.File, stdout, stderr io.Writer) int {
@@ -73,53 +78,83 @@ func runOptions(ctx context.Context, args []string, env environment, stdin *os.F
 		fmt.Fprintf(stderr, "bigpipe: %v\n", err)
 		return exitUsage
 	}
-	a := &app{options: o, env: env, stdin: stdin, stdout: stdout, stderr: stderr, actor: actor()}
+	out := &checkedWriter{to: stdout}
+	a := &app{options: o, env: env, stdin: stdin, stdout: out, stderr: stderr, actor: actor()}
+	status := a.run(ctx)
+	if out.err != nil && status == exitDone {
+		fmt.Fprintf(stderr, "bigpipe: standard output: %v\n", out.err)
+		return exitRefused
+	}
+	return status
+}
+
+// run does what the command line asks for.
+func (a *app) run(ctx context.Context) int {
+	o, env := a.options, a.env
 	if o.version {
-		fmt.Fprintln(stdout, "bigpipe", version())
-		return exitDone
+		if a.json() {
+			return a.print("version", version())
+		}
+		return a.print("version", "bigpipe "+version())
 	}
 	if o.help {
 		return a.help(o.words)
-	}
-	if n := len(o.words); n > 0 && (o.words[n-1] == "-?" || o.words[n-1] == "-h") {
-		return a.help(o.words[:n-1])
 	}
 	address := o.address
 	if address == "" {
 		address = client.DefaultAddress(env.address, env.runtimeDir)
 	}
+	var err error
 	if a.client, err = client.New(address, client.TLS{Cert: o.tlsCert, Key: o.tlsKey, CA: o.tlsCA}); err != nil {
-		fmt.Fprintf(stderr, "bigpipe: %v\n", err)
-		return exitUsage
+		return a.usage(err)
 	}
 	defer a.client.Close()
 	return a.dispatch(ctx)
 }
 
-// dispatch does what the options ask for.
+// dispatch runs the lab, the shell, or commands.
 func (a *app) dispatch(ctx context.Context) int {
 	o := a.options
-	switch {
-	case len(o.words) > 0 && o.words[0] == "lab":
-		return a.lab(ctx, o.words[1:])
-	case len(o.words) > 0 && o.words[0] == "lab-members":
+	if len(o.words) > 0 && o.words[0] == "lab-members" {
 		return a.members()
-	case o.reset && o.file == noFile && len(o.words) == 0 && len(o.commands) == 0:
+	}
+	lab := len(o.words) > 0 && o.words[0] == "lab" && o.words[len(o.words)-1] != "-?"
+	terminal := term.IsTerminal(int(a.stdin.Fd()))
+	if lab && terminal {
+		defer swallowInterrupts()()
+		return a.lab(ctx, o.words[1:])
+	}
+	if terminal && o.file == noFile && !o.reset && len(o.commands) == 0 && len(o.words) == 0 {
+		defer swallowInterrupts()()
+		return a.shell(ctx, a.client)
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	if lab {
+		return a.lab(ctx, o.words[1:])
+	}
+	return a.commands(ctx)
+}
+
+// commands runs what the options, the words or standard input say.
+func (a *app) commands(ctx context.Context) int {
+	o := a.options
+	never := func(int) bool { return false }
+	switch {
+	case o.reset:
 		return a.command(ctx, commandOrigin(""), "reset")
 	case o.file != noFile:
-		return a.file(ctx)
+		return a.fileCommand(ctx, fileCommand{action: o.file, path: o.path, check: o.check})
 	case len(o.commands) > 0:
-		status := exitDone
-		for _, c := range o.commands {
-			if s := a.command(ctx, commandOrigin("-c"), c); s != exitDone && status == exitDone {
-				status = s
-			}
-		}
-		return status
+		return a.sequence(len(o.commands), func(i int) int { return a.command(ctx, commandOrigin("-c"), o.commands[i]) }, never)
 	case len(o.words) > 0:
+		if c, ok, err := parseFileCommand(o.words); ok {
+			if err != nil {
+				return a.usage(err)
+			}
+			return a.fileCommand(ctx, c)
+		}
 		return a.command(ctx, commandOrigin(""), strings.Join(o.words, " "))
-	case term.IsTerminal(int(a.stdin.Fd())):
-		return a.shell(ctx, a.client)
 	default:
 		return a.batch(ctx)
 	}
@@ -127,20 +162,6 @@ func (a *app) dispatch(ctx context.Context) int {
 
 // commandOrigin is where the text of a command begins.
 func commandOrigin(file string) *pb.Position { return &pb.Position{File: file, Line: 1, Column: 1} }
-
-func (a *app) help(words []string) int {
-	if len(words) == 0 {
-		fmt.Fprint(a.stdout, usage)
-		return exitDone
-	}
-	text := grammar.Help(words)
-	if text == "" {
-		fmt.Fprintf(a.stderr, "bigpipe: no help on %q\n", strings.Join(words, " "))
-		return exitUsage
-	}
-	fmt.Fprint(a.stdout, text)
-	return exitDone
-}
 
 func (a *app) members() int {
 	if err := lab.ServeMembers(a.stdin, a.stdout); err != nil {
@@ -154,6 +175,12 @@ func (a *app) members() int {
 func (a *app) report(diagnostics []*pb.Diagnostic) {
 	f, isFile := a.stderr.(*os.File)
 	grammar.Render(a.stderr, diagnostics, isFile && term.IsTerminal(int(f.Fd())) && !a.env.noColor)
+}
+
+// usage prints an error of the command line.
+func (a *app) usage(err error) int {
+	fmt.Fprintf(a.stderr, "bigpipe: %v\n", err)
+	return exitUsage
 }
 
 // fail prints an error that stands for itself and returns the exit status that belongs to it.
@@ -179,34 +206,4 @@ func version() string {
 		return "(unknown build)"
 	}
 	return info.Main.Version
-}
-
-// runSysctl takes bigip.* variables and hands everything else to the system's own sysctl.
-func runSysctl(ctx context.Context, args []string, env environment, stdin *os.File, stdout, stderr io.Writer) int {
-	ours := len(args) == 2 && args[1] == "-a"
-	for _, arg := range args[1:] {
-		ours = ours || strings.HasPrefix(arg, "bigip.")
-	}
-	if ours {
-		return runOptions(ctx, append([]string{"--", "sysctl"}, args[1:]...), env, stdin, stdout, stderr)
-	}
-	for _, path := range []string{"/usr/sbin/sysctl", "/sbin/sysctl"} {
-		if _, err := os.Stat(path); err != nil {
-			continue
-		}
-		cmd := exec.CommandContext(ctx, path, args[1:]...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-		err := cmd.Run()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			return exit.ExitCode()
-		}
-		if err == nil {
-			return exitDone
-		}
-		fmt.Fprintf(stderr, "sysctl: %v\n", err)
-		return exitRefused
-	}
-	fmt.Fprintln(stderr, "sysctl: the system has no sysctl of its own; bigip.* variables work here")
-	return exitUsage
 }

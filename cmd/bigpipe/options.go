@@ -63,6 +63,9 @@ func parseOptions(args []string) (*options, error) {
 		}
 		name, value, attached := strings.Cut(arg, "=")
 		args = args[1:]
+		if attached && switches[name] {
+			return nil, usageError("option %s takes no value", name)
+		}
 		take := func() (string, error) {
 			if attached {
 				return value, nil
@@ -81,10 +84,30 @@ func parseOptions(args []string) (*options, error) {
 	if wantsFile == "-f" || wantsFile == "-l" {
 		return nil, usageError("option %s needs a file", wantsFile)
 	}
-	if o.file != noFile && len(o.words) > 0 {
-		return nil, usageError("unexpected %q after the file", o.words[0])
+	return o, o.conflict()
+}
+
+// conflict names options that do not go together: none of them is ignored silently.
+func (o *options) conflict() error {
+	switch {
+	case o.file != noFile && len(o.words) > 0:
+		return usageError("unexpected %q after the file", o.words[0])
+	case o.file != noFile && len(o.commands) > 0:
+		return usageError("-c does not go with -f, -l or -s")
+	case len(o.commands) > 0 && len(o.words) > 0:
+		return usageError("unexpected %q after -c", o.words[0])
+	case o.reset && (o.file != noFile || len(o.commands) > 0 || len(o.words) > 0):
+		return usageError("-r stands alone; -f resets too")
+	case o.check && (o.file == saveFile || o.reset):
+		return usageError("-d checks a file or commands; it does not go with -s or -r")
 	}
-	return o, nil
+	return nil
+}
+
+// switches are the options without a value.
+var switches = map[string]bool{
+	"-d": true, "-r": true, "-n": true, "-v": true, "--version": true, "-h": true, "-help": true, "--help": true, "-?": true,
+	"-f": true, "-l": true, "-s": true, // their file is the next operand
 }
 
 // set takes one option; take reads its value.

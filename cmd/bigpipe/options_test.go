@@ -2,7 +2,10 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,6 +57,7 @@ func TestParseOptions(t *testing.T) {
 func TestParseOptionsFaults(t *testing.T) {
 	for _, args := range []string{
 		"-x", "-f", "-l", "-f -d", "-a", "-o", "-o yaml", "-c", "-f a -l b", "-f a b", "-s a b", "--tls-cert",
+		"-f a -c b", "-c a b", "-r pool show", "-r -c a", "-r -f a", "-d -s", "-d -r", "-d=x a", "-n=5 version", "-f=a",
 	} {
 		t.Run(args, func(t *testing.T) {
 			if o, err := parseOptions(strings.Fields(args)); !errors.Is(err, errUsage) {
@@ -76,10 +80,11 @@ func TestParseFileCommand(t *testing.T) {
 		{"load bigip.conf --confirm-within=90s", fileCommand{action: loadFile, path: "bigip.conf", confirmWithin: 90 * time.Second}},
 		{"merge more.conf", fileCommand{action: mergeFile, path: "more.conf"}},
 		{"save", fileCommand{action: saveFile, path: defaultFile}},
+		{`load "sp ace.conf"`, fileCommand{action: loadFile, path: "sp ace.conf"}},
 		{"save --dialect 3 -", fileCommand{action: saveFile, path: "-", dialect: 3}},
 	} {
 		t.Run(test.text, func(t *testing.T) {
-			got, ok, err := parseFileCommand(test.text)
+			got, ok, err := parseFileCommand(splitOrFail(t, test.text))
 			if err != nil || !ok {
 				t.Fatal(ok, err)
 			}
@@ -90,19 +95,73 @@ func TestParseFileCommand(t *testing.T) {
 	}
 	for _, text := range []string{
 		"load a b", "load --nosuch a", "load --confirm-within 5 a", "load --confirm-within", "load --dialect 3 a", "merge --dry-run a",
-		"save --dialect 5", "save --dry-run a",
+		"save --dialect 5", "save --dry-run a", `load ""`, "load --dry-run=no a",
 	} {
 		t.Run(text, func(t *testing.T) {
-			if c, ok, err := parseFileCommand(text); !ok || !errors.Is(err, errUsage) {
+			if c, ok, err := parseFileCommand(splitOrFail(t, text)); !ok || !errors.Is(err, errUsage) {
 				t.Errorf("%+v, %v, %v", c, ok, err)
 			}
 		})
 	}
 	for _, text := range []string{"", "pool load", "verify", "loads"} {
 		t.Run("other command "+text, func(t *testing.T) {
-			if c, ok, err := parseFileCommand(text); ok || err != nil {
+			if c, ok, err := parseFileCommand(splitOrFail(t, text)); ok || err != nil {
 				t.Errorf("%+v, %v, %v", c, ok, err)
 			}
 		})
+	}
+}
+
+func splitOrFail(t *testing.T, text string) []string {
+	t.Helper()
+	words, err := splitWords(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return words
+}
+
+// TestWriteFile: a link stays, what is no regular file is written into, a folder is refused.
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	file, link, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
+	if err := os.WriteFile(file, []byte("a longer text than the new one"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("file", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(link)
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link became %v, %v", info.Mode(), err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "new" {
+		t.Errorf("the target holds %q, %v", text, err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the target's mode is %v, %v", info.Mode(), err)
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string)
+	go func() {
+		text, _ := os.ReadFile(pipe)
+		read <- string(text)
+	}()
+	if err := writeFile(pipe, []byte("through")); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-read; text != "through" {
+		t.Errorf("through the pipe came %q", text)
+	}
+	if info, err := os.Lstat(pipe); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		t.Errorf("the pipe became %v, %v", info.Mode(), err)
+	}
+	if err := writeFile(dir, []byte("x")); err == nil {
+		t.Error("a folder was written")
 	}
 }

@@ -13,12 +13,14 @@ import (
 // completionTime bounds how long a completion waits for names from mgmtd.
 const completionTime = 500 * time.Millisecond
 
-// shell runs the interactive shell.
+// shell runs the interactive shell. Ctrl-C ends the command that runs, not the shell.
 func (a *app) shell(ctx context.Context, c *client.Client) int {
 	history := ""
 	if a.env.home != "" {
 		history = filepath.Join(a.env.home, ".bigpipe_history")
 	}
+	inShell := *a
+	inShell.inShell, inShell.client = true, c
 	s := &shell.Shell{
 		Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, History: history,
 		Complete: func(text string) ([]shell.Candidate, int) { return complete(ctx, c, text) },
@@ -27,21 +29,15 @@ func (a *app) shell(ctx context.Context, c *client.Client) int {
 			return len(parts) > 0 && parts[len(parts)-1].Open
 		},
 		Execute: func(ctx context.Context, text string) {
-			a.shellCommand(ctx, text)
+			ctx, stop := interruptible(ctx)
+			defer stop()
+			inShell.command(ctx, commandOrigin(""), text)
 		},
 	}
 	if err := s.Run(ctx); err != nil {
 		return a.fail(err)
 	}
 	return exitDone
-}
-
-// shellCommand runs one line of the shell; Ctrl-C while it runs ends the command, not the shell.
-func (a *app) shellCommand(ctx context.Context, text string) int {
-	if text == "?" || text == "help" {
-		return a.help(nil)
-	}
-	return a.command(ctx, commandOrigin(""), text)
 }
 
 func complete(ctx context.Context, c *client.Client, text string) ([]shell.Candidate, int) {

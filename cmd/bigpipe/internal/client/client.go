@@ -11,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -26,6 +28,9 @@ const pieceSize = 64 << 10
 
 // maxReply bounds one message of a reply, in bytes.
 const maxReply = 16 << 20
+
+// connectTime is how long mgmtd may take to accept a connection and to greet.
+const connectTime = 5 * time.Second
 
 // ErrUnreachable marks a mgmtd that does not answer (exit status 4).
 var ErrUnreachable = errors.New("mgmtd is not reachable")
@@ -71,6 +76,7 @@ func New(address string, files TLS) (*Client, error) {
 		}
 	}
 	conn, err := grpc.NewClient(target(address), grpc.WithTransportCredentials(creds),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTime}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)))
 	if err != nil {
 		return nil, fmt.Errorf("address %s: %w", address, err)
@@ -158,6 +164,9 @@ func (c *Client) explain(err error) error {
 	}
 	if s.Code() == codes.Unavailable {
 		return fmt.Errorf("%w at %s: %s", ErrUnreachable, c.Address, s.Message())
+	}
+	if s.Code() == codes.Unimplemented {
+		return fmt.Errorf("what listens at %s is not mgmtd: %s", c.Address, s.Message())
 	}
 	return errors.New(s.Message())
 }

@@ -45,9 +45,12 @@ type Options struct {
 // ErrRefused says that mgmtd did not take the file; the diagnostics were reported.
 var ErrRefused = errors.New("the file was not loaded")
 
+// errStopped marks a process that ended by itself.
+var errStopped = errors.New("stopped")
+
 // Run starts everything, loads the file, prints the table of virtual servers, and calls interact. When that returns, or ctx
 // ends, everything that was started is ended.
-func Run(ctx context.Context, o Options, interact func(context.Context, *client.Client) error) error {
+func Run(ctx context.Context, o Options, interact func(context.Context, *client.Client) error) (err error) {
 	mapping, err := NewMapping(o.Objects)
 	if err != nil {
 		return err
@@ -57,7 +60,11 @@ func Run(ctx context.Context, o Options, interact func(context.Context, *client.
 		if dir, err = os.MkdirTemp("", "bigpipe-lab-"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() {
+			if !errors.Is(err, errStopped) { // its log explains it
+				os.RemoveAll(dir)
+			}
+		}()
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -84,14 +91,15 @@ func Run(ctx context.Context, o Options, interact func(context.Context, *client.
 		defer close(finished)
 		select {
 		case name := <-children.stopped:
-			cancel(fmt.Errorf("%s stopped; its log is %s", name, filepath.Join(dir, name+".log")))
+			log := filepath.Join(dir, name+".log")
+			cancel(fmt.Errorf("%s %w; its log is %s, which ends: %s", name, errStopped, log, lastLine(log)))
 		case <-ended:
 		}
 	}()
 	if err := interact(ctx, c); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(ctx); errors.Is(cause, errStopped) {
 		return cause
 	}
 	return nil

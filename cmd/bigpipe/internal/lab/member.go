@@ -113,7 +113,7 @@ func waitFor(ctx context.Context, stopped <-chan string, ready func() error) err
 		}
 		select {
 		case name := <-stopped:
-			return fmt.Errorf("%s stopped", name)
+			return fmt.Errorf("%s %w", name, errStopped)
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-ticker.C:

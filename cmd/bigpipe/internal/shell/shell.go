@@ -68,12 +68,34 @@ func (s *Shell) Run(ctx context.Context) error {
 		case "exit", "quit":
 			return nil
 		}
-		if err := line.SaveHistory(strings.Join(strings.Fields(text), " ")); err != nil {
+		if err := line.SaveHistory(oneLine(text)); err != nil {
 			return fmt.Errorf("history: %w", err)
 		}
 		s.Execute(ctx, text)
 	}
 	return nil
+}
+
+// oneLine joins the lines of a statement for the history, which keeps lines. Comments go: they would swallow what follows.
+func oneLine(text string) string {
+	lines := strings.Split(text, "\n")
+	if len(lines) == 1 {
+		return text
+	}
+	for i, line := range lines {
+		quoted := false
+		for j, r := range line {
+			if r == '"' && (j == 0 || line[j-1] != '\\') {
+				quoted = !quoted
+			}
+			if r == '#' && !quoted {
+				line = line[:j]
+				break
+			}
+		}
+		lines[i] = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line), "\\"))
+	}
+	return strings.Join(lines, " ")
 }
 
 // read returns a whole statement, which may take several lines.
