@@ -5,11 +5,13 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 BUF           := $(GO) run github.com/bufbuild/buf/cmd/buf@v1.75.0
 GOFUMPT       := $(GO) run mvdan.cc/gofumpt@v0.12.0
 # Programs that tests use where they are installed; make ci installs them.
-PEERS         := curl openssl
+PEERS         := curl openssl haproxy nginx libnginx-mod-stream wrk
 # The race detector needs a C compiler; without one the tests run without it.
 RACE          := $(if $(shell command -v gcc || command -v cc),-race)
 FUZZTIME      ?= 5m
 LAB           ?= examples/bigip.conf
+# Flags of bin/bench, such as "-quick -only keepalive".
+BENCH         ?=
 
 .PHONY: all build run test test-peers bench lint fuzz proto ci help
 all: build
@@ -30,6 +32,14 @@ lint: ## linters, formatting and the proto rules
 	$(GOLANGCI_LINT) run ./...
 	@test -z "$$($(GOFUMPT) -l $$(git ls-files '*.go' ':!*.pb.go'))" || { $(GOFUMPT) -l $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	$(BUF) lint
+
+bench: build ## bigpipe, HAProxy and nginx in turns; report in bench/out/report.txt (BENCH="-quick -only close")
+	@mkdir -p bench/out
+	$(GO) build -o $(BIN)/bench ./cmd/bench
+	$(BIN)/bench -report bench/out/report.txt $(BENCH)
+
+test-peers: ## the tests against peer programs; a missing program is a failure
+	BIGPIPE_NO_SKIP=1 $(GO) test $(RACE) -timeout 540s ./cmd/... ./dataplane/...
 
 fuzz: ## every fuzz target for FUZZTIME (5m)
 	@for pkg in $$($(GO) list ./...); do \
