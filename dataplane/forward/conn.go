@@ -37,9 +37,11 @@ type conn struct {
 	out     [2][]byte
 	peer    sockaddr // of the connect in progress
 	state   connState
-	sends   uint8  // successful sends, up to 2
-	pulled  uint64 // bytes read
-	pushed  uint64 // bytes written
+	sends   uint8         // successful sends, up to 2
+	ended   bool          // the peer has sent its last byte, or reading failed: nothing more can come
+	aborted atomic.Bool   // the close resets
+	pulled  atomic.Uint64 // bytes read
+	pushed  atomic.Uint64 // bytes written
 	inErr   error
 	outErr  error
 	scratch [1]byte
@@ -47,11 +49,14 @@ type conn struct {
 
 // side is one direction of a conn.
 type side struct {
-	// deadline is when waiting ends with errTimeout.
+	// deadline is when waiting ends with errTimeout; alreadyOver when the side was told to end.
 	deadline atomic.Int64
 	// renew moves the deadline this far ahead with each progress; zero leaves it. It belongs to who reads or writes.
 	renew time.Duration
 }
+
+// alreadyOver is a deadline that only set takes away.
+const alreadyOver = 1
 
 type connState uint8
 
@@ -69,7 +74,8 @@ type poller struct {
 
 // open makes c the socket fd. The clock and killed must be set.
 func (c *conn) open(fd int) {
-	c.fd, c.state, c.sends = fd, connOpen, 0
+	c.fd, c.state, c.sends, c.ended = fd, connOpen, 0, false
+	c.aborted.Store(false)
 	c.poller.Store(nil)
 	c.reader.set(0, 0)
 	c.writer.set(0, 0)
@@ -77,7 +83,7 @@ func (c *conn) open(fd int) {
 
 func (c *conn) isOpen() bool { return c.fd >= 0 }
 
-// set gives the side a deadline and how it is renewed.
+// set gives the side a deadline and how it is renewed, whatever it was told before.
 func (s *side) set(deadline instant, renew time.Duration) {
 	s.deadline.Store(int64(deadline))
 	s.renew = renew
@@ -88,10 +94,20 @@ func (s *side) passed(now instant) bool {
 	return d != 0 && instant(d) < now
 }
 
+// move moves the deadline, unless the side was told to end: another goroutine may do that at any moment.
+func (s *side) move(deadline instant) {
+	for {
+		d := s.deadline.Load()
+		if d == alreadyOver || d == int64(deadline) || s.deadline.CompareAndSwap(d, int64(deadline)) {
+			return
+		}
+	}
+}
+
 // progress renews the deadline.
 func (c *conn) progress(s *side) {
 	if s.renew > 0 {
-		s.deadline.Store(int64(c.clock.after(s.renew)))
+		s.move(c.clock.after(s.renew))
 	}
 }
 
@@ -129,13 +145,13 @@ func (c *conn) tryRead(uintptr) bool {
 			c.in.release()
 			return false
 		case errno != 0:
-			c.inErr = errno
+			c.inErr, c.ended = errno, true
 		case n == 0:
-			c.inErr = io.EOF
+			c.inErr, c.ended = io.EOF, true
 		default:
 			c.inErr = nil
 			c.in.w += n
-			c.pulled += uint64(n)
+			c.pulled.Add(uint64(n))
 			c.progress(&c.reader)
 			return true
 		}
@@ -193,7 +209,7 @@ func (c *conn) tryWrite(uintptr) bool {
 		}
 		switch errno {
 		case 0:
-			c.pushed += uint64(n)
+			c.pushed.Add(uint64(n))
 			c.progress(&c.writer)
 			c.sent(n)
 		case unix.EINTR:
@@ -311,7 +327,7 @@ func (c *conn) expire(now instant, all bool) {
 
 // end makes a side time out now and until it is set anew. It may be called from any goroutine.
 func (c *conn) end(s *side) {
-	s.deadline.Store(1)
+	s.deadline.Store(alreadyOver)
 	if p := c.poller.Load(); p != nil {
 		if s == &c.reader {
 			_ = p.file.SetReadDeadline(past)
@@ -332,25 +348,38 @@ func (c *conn) quiet() bool {
 }
 
 // closeWrite tells the peer that nothing more will be sent.
-func (c *conn) closeWrite() { _ = unix.Shutdown(c.fd, unix.SHUT_WR) }
+func (c *conn) closeWrite() { _ = shutdownWrite(c.fd) }
+
+// detach takes the socket away from the conn, which is closed then.
+func (c *conn) detach() (fd int, file *os.File) {
+	fd, c.fd = c.fd, -1
+	if p := c.poller.Swap(nil); p != nil {
+		file = p.file
+	}
+	return fd, file
+}
 
 // reset makes the close that follows a reset.
 func (c *conn) reset() {
 	if c.fd < 0 {
 		return
 	}
+	c.aborted.Store(true)
 	_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
 // close closes the socket. Closing twice does nothing.
 func (c *conn) close() {
-	if c.fd < 0 {
+	if c.fd >= 0 {
+		closeSocket(c.detach())
+	}
+}
+
+// closeSocket closes what detach returned.
+func closeSocket(fd int, file *os.File) {
+	if file != nil {
+		_ = file.Close()
 		return
 	}
-	if p := c.poller.Swap(nil); p != nil {
-		_ = p.file.Close()
-	} else {
-		_ = unix.Close(c.fd)
-	}
-	c.fd = -1
+	_ = unix.Close(fd)
 }

@@ -299,7 +299,6 @@ func (x *exchange) fail(err error) outcome {
 		return closing
 	}
 	if after == http1.Close {
-		s.linger()
 		return closing
 	}
 	s.in.discard(x.used)
@@ -338,23 +337,4 @@ func (x *exchange) swallow() bool {
 		x.used += n
 	}
 	return x.up.Done()
-}
-
-// Limits of linger.
-const (
-	lingerTime  = time.Second
-	lingerBytes = 1 << 20
-)
-
-// linger takes what the client is still sending, so that the close that follows does not destroy the answer on its way.
-func (s *session) linger() {
-	s.client.closeWrite()
-	s.client.until(&s.client.reader, lingerTime)
-	for n := 0; n < lingerBytes; {
-		s.in.discard(s.in.len())
-		if s.client.fill(&s.in) != nil {
-			return
-		}
-		n += s.in.len()
-	}
 }

@@ -98,9 +98,14 @@ const (
 	longestPause  = time.Second
 )
 
-// acceptAll accepts until the listener is closed. When descriptors or memory run out it pauses, longer each time.
+// warnAgain is how long a failure of accept is not mentioned again.
+const warnAgain = 10 * time.Second
+
+// acceptAll accepts until the listener is closed. When descriptors or memory run out it pauses, longer each time, and sockets
+// that are kept only to take the last bytes of clients give theirs up.
 func (l *Listener) acceptAll(raw syscall.RawConn) {
 	pause := time.Duration(0)
+	var quiet instant // until when nothing is said
 	var fd int
 	var peer sockaddr
 	var errno syscall.Errno
@@ -117,8 +122,10 @@ func (l *Listener) acceptAll(raw syscall.RawConn) {
 		case unix.EINTR, unix.ECONNABORTED:
 			continue
 		}
-		if pause == 0 {
+		l.table.dropLeaving()
+		if now := l.table.clock.now(); now >= quiet {
 			l.table.log.Warn("cannot accept connections", "address", l.addr, "error", errno)
+			quiet = now + instant(warnAgain)
 		}
 		pause = min(max(2*pause, shortestPause), longestPause)
 		select {

@@ -152,7 +152,7 @@ func (x *exchange) copyBody() {
 		}
 		// Said before the last bytes go out: the answer may come sooner than this goroutine goes on.
 		u.read.Store(x.up.Done())
-		s.server.reader.deadline.Store(int64(s.client.clock.after(x.responseTimeout())))
+		s.server.reader.move(s.client.clock.after(x.responseTimeout()))
 		if len(emit) > 0 && s.server.write(emit) != nil {
 			return // what the member has to say is read by the other goroutine
 		}

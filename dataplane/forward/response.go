@@ -33,7 +33,7 @@ func (x *exchange) awaitHead() error {
 			return err
 		}
 		s.from.discard(n)
-		s.server.reader.deadline.Store(int64(s.server.clock.after(x.responseTimeout())))
+		s.server.reader.move(s.server.clock.after(x.responseTimeout()))
 	}
 }
 
@@ -103,9 +103,6 @@ func (x *exchange) respond() outcome {
 	if after == http1.KeepAlive && r.After() == http1.KeepAlive {
 		return keeping
 	}
-	if s.in.len() > 0 || !x.upload.complete() {
-		s.linger()
-	}
 	return closing
 }
 
@@ -126,7 +123,7 @@ func (x *exchange) dropCookies() {
 // errCut means that a response ended before its end. A fault of the member before anything was forwarded is an *http1.Error.
 var errCut = errors.New("response cut short")
 
-// errAborted is errCut where only a reset can tell the client.
+// errAborted is errCut where the client could not be written to.
 var errAborted = errors.New("response aborted")
 
 // forwardBody writes the head that is in x.out, and the body as it comes.
@@ -140,13 +137,16 @@ func (x *exchange) forwardBody() error {
 			if err != nil && len(x.out) > 0 {
 				return err
 			}
-			if err != nil || x.writeOut(emit) != nil {
+			if err != nil {
 				return errCut
+			}
+			if x.writeOut(emit) != nil {
+				return errAborted
 			}
 			s.from.discard(n)
 		}
 		if x.writeOut(nil) != nil {
-			return errCut
+			return errAborted
 		}
 		if x.down.Done() {
 			return nil
@@ -177,13 +177,11 @@ func (x *exchange) bodyEnd(err error) error {
 	if errors.Is(err, io.EOF) && x.down.Closed() == nil {
 		return nil
 	}
-	if framing, _ := x.response.Framing(); framing == http1.FramingClose || x.asked.HTTP10 {
-		return errAborted
-	}
 	return errCut
 }
 
-// cut ends an exchange in the middle of its response: nothing is added to what the client has (pain 99).
+// cut ends an exchange in the middle of its response: nothing is added to what the client has (pain 99). A body whose end is
+// that of the connection would look whole: then only a reset can tell the client.
 func (x *exchange) cut(err error) outcome {
 	s := x.s
 	if _, ok := errors.AsType[*http1.Error](err); ok {
@@ -191,7 +189,8 @@ func (x *exchange) cut(err error) outcome {
 	}
 	x.stopUpload()
 	s.server.close()
-	if errors.Is(err, errAborted) {
+	framing, _ := x.response.Framing()
+	if framing == http1.FramingClose || x.asked.HTTP10 || errors.Is(err, errAborted) {
 		s.client.reset()
 	}
 	return closing

@@ -73,7 +73,7 @@ func (s *session) run() {
 		s.server.reset()
 	}
 	s.server.close()
-	s.client.close()
+	s.listener.table.leave(&s.client, s.shard)
 	s.in.drop()
 	s.from.drop()
 	s.counters.Close()
@@ -101,8 +101,9 @@ func (s *session) touch() { s.active.Store(s.client.clock.nanos.Load()) }
 
 // count counts the bytes at the client's side since the last call, and requests.
 func (s *session) count(requests uint64) {
-	in, out := s.client.pulled-s.counted.in, s.client.pushed-s.counted.out
-	s.counted.in, s.counted.out = s.client.pulled, s.client.pushed
+	pulled, pushed := s.client.pulled.Load(), s.client.pushed.Load()
+	in, out := pulled-s.counted.in, pushed-s.counted.out
+	s.counted.in, s.counted.out = pulled, pushed
 	s.counters.Add(s.traffic, in, out, requests)
 	s.decision.Count(in, out, requests)
 }

@@ -79,6 +79,27 @@ func recv(fd int, b []byte, flags int) (n int, errno syscall.Errno) {
 	return int(r), errno
 }
 
+// nowhere is where bytes go that are not wanted. Nothing is ever written to it.
+var nowhere [64 << 10]byte
+
+// discard takes up to len(nowhere) bytes that have arrived and forgets them; n is 0 at the end of the stream.
+func discard(fd int) (n int, errno syscall.Errno) { return recv(fd, nowhere[:], unix.MSG_TRUNC) }
+
+// shutdownWrite says that nothing more will be sent.
+func shutdownWrite(fd int) syscall.Errno {
+	_, _, errno := syscall.RawSyscall(unix.SYS_SHUTDOWN, uintptr(fd), unix.SHUT_WR, 0)
+	return errno
+}
+
+// unacknowledged returns how many bytes were sent that the peer has not acknowledged.
+func unacknowledged(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // send writes some of b.
 func send(fd int, b []byte) (n int, errno syscall.Errno) {
 	r, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),

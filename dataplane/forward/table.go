@@ -26,7 +26,9 @@ type tableShard struct {
 	mu    sync.Mutex
 	first *session // guarded by mu, as are the links
 	count int
-	_     [5]uint64
+
+	leaving departures
+	_       [4]uint64
 }
 
 // Connection describes an open connection. Addresses are those of the configuration.
@@ -45,10 +47,12 @@ func NewTable(log *slog.Logger) *Table {
 	return t
 }
 
-// Close stops the clock. All listeners must have been drained.
+// Close stops the clock. All listeners must have been drained. It waits a moment, half a second at most, for clients that have
+// not taken the end of their connection yet.
 func (t *Table) Close() {
 	close(t.stop)
 	<-t.done
+	t.endLeaving()
 }
 
 // Range calls fn for each open connection until it returns false. Connections that begin or end meanwhile may be missing.
@@ -135,6 +139,7 @@ func (t *Table) run() {
 			})
 			w.look(t, i)
 		}
+		t.visitLeaving(now)
 	}
 }
 

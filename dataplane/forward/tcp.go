@@ -41,7 +41,7 @@ func (s *session) relay() {
 	back.Go(func() { s.copy(&s.client, &s.server, &s.from) })
 	s.copy(&s.server, &s.client, &s.in)
 	back.Wait()
-	s.counted.in, s.counted.out = s.client.pulled, s.client.pushed
+	s.counted.in, s.counted.out = s.client.pulled.Load(), s.client.pushed.Load()
 }
 
 // copy copies from src to dst. The end of src is passed on; a failure ends both directions, and resets both peers.
@@ -96,9 +96,9 @@ func (s *session) touchBoth() {
 	if s.active.Swap(now) == now {
 		return
 	}
-	until := now + int64(s.settings.IdleTimeout)
-	s.client.reader.deadline.Store(until)
-	s.client.writer.deadline.Store(until)
-	s.server.reader.deadline.Store(until)
-	s.server.writer.deadline.Store(until)
+	until := instant(now) + instant(s.settings.IdleTimeout)
+	for _, c := range [...]*conn{&s.client, &s.server} {
+		c.reader.move(until)
+		c.writer.move(until)
+	}
 }
