@@ -49,7 +49,8 @@ func (a *app) execute(ctx context.Context, header *pb.ExecuteHeader, text []byte
 	}
 	var held bytes.Buffer // a JSON document is printed whole or not at all
 	status := a.executeTo(ctx, &held, header, text)
-	if status != exitDone && status != exitNotInEffect && !(header.GetDryRun() && status == exitRefused) {
+	differs := header.GetDryRun() && status == exitRefused
+	if status != exitDone && status != exitNotInEffect && !differs {
 		return status
 	}
 	if a.documents != nil {

@@ -1,0 +1,3 @@
+// Package bigpipev1 is the model of the configuration and the services Admin and Dataplane, generated from the .proto files
+// beside it; key.go adds the keys of objects and the words of enums.
+package bigpipev1
