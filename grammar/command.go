@@ -1,6 +1,9 @@
 package grammar
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Command is one row of the command table: one way to use a statement word.
 type Command struct {
@@ -28,13 +31,18 @@ func (c *Command) Usage() string {
 // placeholders maps the words in capitals to the kind of object whose names they stand for.
 var placeholders = map[string]Kind{
 	"POOL": KindPool, "RULE": KindRule, "VIRTUAL": KindVirtual, "NODE": KindNode, "SERVICE": KindService,
-	"VADDRESS": KindVirtualAddress,
+	"VADDRESS": KindVirtualAddress, "INTERFACE": KindInterface, "IPALIAS": KindIpalias, "TRUNK": KindTrunk, "STP": KindStp,
+	"VLAN": KindVlan, "VLANGROUP": KindVlangroup, "SELF": KindSelf, "CLASS": KindClass, "AUTHZ": KindAuthz, "MONITOR": KindMonitor,
+	"SNAT": KindSnat, "NAT": KindNat, "PROXY": KindProxy, "ALIAS": KindAlias,
 }
 
 var recordFilter = []string{"client ADDRESS", "node NODE", "virtual VIRTUAL", "mode MODE", "older SECONDS"}
 
 // Commands is the command table.
-var Commands = []*Command{
+var Commands = slices.Concat(ownCommands, legacyCommands)
+
+// ownCommands are the forms of pools, rules, virtual servers, nodes, services, records and files.
+var ownCommands = []*Command{
 	{Form: "pool POOL { ATTRIBUTES }", Release: Legacy, Help: "define a pool, or replace it whole",
 		Example: "pool web { lb_mode round_robin member 10.1.1.1:80 member 10.1.1.2:80 }"},
 	{Form: "pool POOL modify { ATTRIBUTES }", Release: Legacy, Help: "change only what is named",
@@ -75,6 +83,10 @@ var Commands = []*Command{
 
 	{Form: "node NODE ATTRIBUTES", Release: Legacy, Help: "set the state of a node, its limit, its weight", Example: "node 10.1.1.1:80 disable"},
 	{Form: "node [NODE] show", Release: Legacy, Help: "states and counters"},
+	{Form: "node NODE monitor use MONITOR", Release: Release4, Help: "check a node, an address or *:SERVICE; several monitors are joined with and",
+		Example: "node 10.1.1.1:80 monitor use http and tcp"},
+	{Form: "node NODE monitor show|delete", Release: Release4, Help: "print or forget the monitors of a node"},
+	{Form: "node monitor show", Release: Release4, Help: "print the nodes with their monitors"},
 	{Form: "node NODE delete", Release: Ours, Help: "forget the settings of a node"},
 	{Form: "node [NODE] stats reset", Release: Legacy, Help: "set counters to zero"},
 	{Form: "ratio NODE NUMBER", Release: Release3, Help: "weight of a node address; several stand in braces", Example: "ratio { 10.1.1.1 10.1.1.2 } 3"},
@@ -94,8 +106,8 @@ var Commands = []*Command{
 	{Form: "lb MODE", Release: Release3, Help: "the load-balancing mode of pools that name none", Example: "lb round_robin"},
 	{Form: "mirror enable|disable", Release: Release3, Help: "mirror to the other unit"},
 	{Form: "gateway failsafe arm|disarm", Release: Release3, Help: "give up when the gateway is silent"},
-	{Form: "maint enable|disable", Release: Legacy, Help: "maintenance mode"},
-	{Form: "unit NUMBER", Release: Release3, Help: "the unit number"},
+	{Form: "maint [enable|disable]", Release: Legacy, Help: "maintenance mode; without a word it is switched over"},
+	{Form: "unit [NUMBER]", Release: Legacy, Help: "print or set the unit number"},
 	{Form: "tping_node SECONDS", Release: Release3, Help: "seconds between pings of a node"},
 	{Form: "timeout_node SECONDS", Release: Release3, Help: "seconds after which a silent node is down"},
 
@@ -146,16 +158,13 @@ func commandsOf(word string) []*Command {
 // tableOfWord returns the attributes that stand after a statement word, nil if it has none.
 func tableOfWord(word string) *Table {
 	switch word {
-	case "pool":
-		return Pools
-	case "vip", "virtual":
+	case "vip":
 		return Virtuals
-	case "node":
-		return Nodes
-	case "service":
-		return Services
-	case "global":
-		return Globals
+	case "pool", "virtual", "node", "service", "global":
+		return TableOf(statementWords[word].kind)
+	}
+	if w := statementWords[word]; w != nil && w.legacy {
+		return TableOf(w.kind)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package grammar
 import (
 	"slices"
 	"strings"
+
+	pb "bigpipe/proto/bigpipe/v1"
 )
 
 // Candidate is one way to go on.
@@ -28,8 +30,10 @@ func Complete(line string, cursor int, names func(kind Kind) []string) (candidat
 	}
 	c := &completer{source: s, names: names}
 	c.run()
+	seen := make(map[string]bool, len(c.found))
 	for _, cand := range c.found {
-		if strings.HasPrefix(cand.Text, partial) && !slices.ContainsFunc(candidates, func(o Candidate) bool { return o.Text == cand.Text }) {
+		if strings.HasPrefix(cand.Text, partial) && !seen[cand.Text] {
+			seen[cand.Text] = true
 			candidates = append(candidates, cand)
 		}
 	}
@@ -84,8 +88,8 @@ func (c *completer) run() {
 }
 
 func (c *completer) statements() {
-	for _, name := range sortedKeys(statementWords) {
-		if word := statementWords[name]; !word.missing {
+	for _, name := range statementNames {
+		if word := statementWords[name]; word.missing == "" {
 			c.add(name, word.help)
 		}
 	}
@@ -102,8 +106,12 @@ func (c *completer) block(keyword string, words []string) {
 		if !c.attributes(Virtuals, words) {
 			c.add("define", "nodes of its own")
 		}
-	case "ratio":
+	case "ratio", "alias":
 		c.objects(KindNode)
+	default:
+		if table := tableOfWord(keyword); table != nil && table.Lenient {
+			c.attributes(table, words)
+		}
 	}
 }
 
@@ -155,6 +163,11 @@ func (c *completer) objects(kind Kind) {
 	for _, name := range c.names(kind) {
 		c.add(name, "")
 	}
+	if kind == KindMonitor {
+		for _, name := range pb.MonitorTemplateNames() {
+			c.add(name, "template")
+		}
+	}
 }
 
 // attributes completes after the words of an attribute list: values where one is expected (true), else the next words of attributes
@@ -177,7 +190,15 @@ func (c *completer) attributes(t *Table, words []string) bool {
 		}
 	}
 	for _, a := range t.Rows {
+		if a == t.bare {
+			continue
+		}
 		c.add(a.Words[0], a.summary())
+		if a == t.Find("others") {
+			for _, alias := range a.Aliases {
+				c.add(alias[0], a.summary())
+			}
+		}
 		if a.Opposite != nil {
 			c.add(a.Opposite[0], a.summary())
 		}
@@ -206,9 +227,6 @@ func (c *completer) forms(words []string) {
 		for _, form := range expand(strings.Fields(row.Form)) {
 			c.form(row, form, words)
 		}
-	}
-	if word := statementWords[words[0]]; word != nil && word.kept && len(words) == 1 {
-		c.add("show", "what is kept")
 	}
 	if words[0] == "list" && len(words) == 1 || words[0] == "help" && len(words) == 1 {
 		c.statements()

@@ -30,8 +30,10 @@ const (
 	CodeName             = "name"
 	CodeDuplicate        = "duplicate"
 	CodeUnavailable      = "unavailable"
-	CodeKept             = "kept"
-	CodeMore             = "more"
+	// CodeKept is a warning: a statement has words that are not known and is kept whole.
+	CodeKept = "kept"
+	// CodeMore is a note that counts what is not shown.
+	CodeMore = "more"
 )
 
 // place is where something stands; length counts characters.
@@ -50,10 +52,60 @@ type faults struct {
 	seen   map[place]bool
 	// more counts faults that are not in the list, hidden those that follow from one that is.
 	more, hidden int
+	// warnings holds at most maxFaults; moreWarnings counts the others.
+	warnings     []*pb.Diagnostic
+	moreWarnings int
+}
+
+// warn notes a warning.
+func (f *faults) warn(at place, code, format string, args ...any) {
+	if len(f.warnings) >= maxFaults {
+		f.moreWarnings++
+		return
+	}
+	f.warnings = append(f.warnings, &pb.Diagnostic{
+		Severity: pb.Severity_SEVERITY_WARNING,
+		Position: &pb.Position{File: f.source.file, Line: at.line, Column: at.col},
+		Length:   max(1, at.length),
+		Message:  fmt.Sprintf(format, args...),
+		Code:     code,
+	})
+}
+
+// faultMark remembers what was found so far.
+type faultMark struct{ list, more, hidden int }
+
+func (f *faults) mark() faultMark { return faultMark{len(f.list), f.more, f.hidden} }
+
+// rewind takes back what was found since a mark and returns the first of it; false where nothing was. The first is nil where it was
+// only counted.
+func (f *faults) rewind(m faultMark) (first *pb.Diagnostic, found bool) {
+	if f.mark() == m {
+		return nil, false
+	}
+	for i, d := range f.list[m.list:] {
+		if i == 0 {
+			first = d
+		}
+		delete(f.seen, place{line: d.GetPosition().GetLine(), col: d.GetPosition().GetColumn()})
+	}
+	f.list, f.more, f.hidden = f.list[:m.list], m.more, m.hidden
+	return first, true
 }
 
 // count is how many faults were found so far.
 func (f *faults) count() int { return len(f.list) + f.more + f.hidden }
+
+// full tells whether more faults are only counted.
+func (f *faults) full() bool { return len(f.list) >= 20*maxFaults }
+
+// nearest is the word that was probably meant, for a fault that is about to be noted.
+func (f *faults) nearest(word string, words []string) string {
+	if f.full() {
+		return ""
+	}
+	return nearest(word, words)
+}
 
 // add notes a fault; one place has one fault, the first.
 func (f *faults) add(at place, code, suggestion, format string, args ...any) *pb.Diagnostic {
@@ -65,7 +117,7 @@ func (f *faults) add(at place, code, suggestion, format string, args ...any) *pb
 	if f.seen == nil {
 		f.seen = make(map[place]bool)
 	}
-	if len(f.list) >= 20*maxFaults {
+	if f.full() {
 		f.more++
 		return nil
 	}
@@ -93,15 +145,16 @@ func (f *faults) at(t lexer.Token, code, suggestion, format string, args ...any)
 
 // result returns the diagnostics in the order of the text: at most maxFaults, then a note that counts the others.
 func (f *faults) result() []*pb.Diagnostic {
-	slices.SortStableFunc(f.list, func(a, b *pb.Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.GetPosition().GetLine(), b.GetPosition().GetLine()),
-			cmp.Compare(a.GetPosition().GetColumn(), b.GetPosition().GetColumn()))
-	})
+	sortByPlace(f.list)
 	list := f.list
 	more := f.more
 	if len(list) > maxFaults {
 		more += len(list) - maxFaults
 		list = list[:maxFaults]
+	}
+	if len(f.warnings) > 0 {
+		list = append(slices.Clone(list), f.warnings...)
+		sortByPlace(list)
 	}
 	for _, d := range list {
 		d.Source = f.source.line(d.GetPosition().GetLine())
@@ -109,7 +162,17 @@ func (f *faults) result() []*pb.Diagnostic {
 	if more > 0 {
 		list = append(list, More(more, Faults))
 	}
+	if f.moreWarnings > 0 {
+		list = append(list, More(f.moreWarnings, "warnings"))
+	}
 	return list
+}
+
+func sortByPlace(list []*pb.Diagnostic) {
+	slices.SortStableFunc(list, func(a, b *pb.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.GetPosition().GetLine(), b.GetPosition().GetLine()),
+			cmp.Compare(a.GetPosition().GetColumn(), b.GetPosition().GetColumn()))
+	})
 }
 
 // Faults is what More and NotShown call errors.

@@ -25,7 +25,8 @@ type FormatOptions struct {
 func Format(objects []*pb.Object, o FormatOptions) []byte {
 	sorted := slices.Clone(objects)
 	slices.SortStableFunc(sorted, func(a, b *pb.Object) int {
-		return cmp.Or(cmp.Compare(section(a), section(b)), cmp.Compare(a.ObjectMeta().GetOrder(), b.ObjectMeta().GetOrder()))
+		return cmp.Or(cmp.Compare(section(a), section(b)), cmp.Compare(lastOfSection(a), lastOfSection(b)),
+			cmp.Compare(a.ObjectMeta().GetOrder(), b.ObjectMeta().GetOrder()))
 	})
 	f := &formatter{FormatOptions: o}
 	for _, object := range sorted {
@@ -45,7 +46,7 @@ func FormatObject(object *pb.Object, o FormatOptions) []byte {
 var sections = func() map[Kind]int {
 	m := make(map[Kind]int)
 	for i, k := range []Kind{
-		KindInterface, KindIpalias, KindTrunk, KindStp, KindVlan, KindSelf, KindGlobal, KindService, KindClass, KindAuthz, KindMonitor,
+		KindInterface, KindIpalias, KindTrunk, KindStp, KindVlan, KindVlangroup, KindSelf, KindGlobal, KindService, KindClass, KindAuthz, KindMonitor,
 		KindPool, KindRule, KindVirtualAddress, KindVirtual, KindNode, KindMonitorUse, KindSnat, KindNat, KindProxy, KindAlias, KindKept,
 	} {
 		m[k] = i
@@ -68,6 +69,14 @@ func section(o *pb.Object) int {
 		return sections[KindKept]
 	}
 	return sections[word.kind]
+}
+
+// lastOfSection is 1 for kept statements: they stand behind the others of their section.
+func lastOfSection(o *pb.Object) int {
+	if o.GetKept() != nil {
+		return 1
+	}
+	return 0
 }
 
 type formatter struct {
@@ -111,6 +120,8 @@ func (f *formatter) object(o *pb.Object) {
 		f.global(k.Global)
 	case *pb.Object_Kept:
 		f.line(k.Kept.GetText())
+	default:
+		f.legacy(o)
 	}
 	if f.b.Len() == start && mark != start {
 		// Nothing of the object is given: its comments have nothing to stand before.
@@ -131,6 +142,9 @@ func (f *formatter) virtualWord() string {
 func (a *Attribute) lines(m proto.Message, words string) []string {
 	if a.Value == valueForm {
 		lines := a.form.print(m)
+		if a.Bare {
+			return lines
+		}
 		for i := range lines {
 			lines[i] = words + " " + lines[i]
 		}
@@ -148,6 +162,10 @@ func (a *Attribute) lines(m proto.Message, words string) []string {
 			lines = append(lines, words+" "+a.text(v.List().Get(i)))
 		}
 		return lines
+	case a.Value == ValueFlag && !v.Bool():
+		return []string{words + " disable"}
+	case a.Value == ValueFlag:
+		return []string{words}
 	case a.Value != ValueNone:
 		return []string{words + " " + a.text(v)}
 	case v.Bool():
@@ -225,13 +243,25 @@ func (f *formatter) node(n *pb.Node) {
 }
 
 func (f *formatter) service(s *pb.Service) {
-	port := strconv.FormatUint(uint64(s.GetPort()), 10)
-	number := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+	port := number(s.GetPort())
+	rest := proto.CloneOf(s)
+	rest.Tping, rest.TpingTimeout = nil, nil
+	f.serviceOf(rest, port)
+	if s.Tping != nil {
+		f.line("tping_svc ", port, " ", number(s.GetTping()))
+	}
+	if s.TpingTimeout != nil {
+		f.line("timeout_svc ", port, " ", number(s.GetTpingTimeout()))
+	}
+}
+
+// serviceOf writes what both dialects have words for; it takes rest apart.
+func (f *formatter) serviceOf(rest *pb.Service, port string) {
+	s := proto.CloneOf(rest)
 	if f.Dialect != 3 {
 		f.each(Services, s, "service "+port)
 		return
 	}
-	rest := proto.CloneOf(s)
 	if s.Tcp != nil {
 		f.line("port ", port, " ", switchWord(s.GetTcp()))
 		rest.Tcp = nil
@@ -273,7 +303,9 @@ func (f *formatter) global(g *pb.Global) {
 			f.line("sysctl -w bigip.", name, "=", bit(a, r.Get(a.field)))
 		default:
 			head := "global " + a.Name()
-			if f.Dialect == 3 && a.Words3 != nil {
+			if a.Statement != nil {
+				head = strings.Join(a.Statement, " ")
+			} else if f.Dialect == 3 && a.Words3 != nil {
 				head = strings.Join(a.Words3, " ")
 			}
 			for _, l := range a.lines(g, head) {
@@ -299,35 +331,3 @@ func bit(a *Attribute, v protoreflect.Value) string {
 
 // Lines returns an attribute of m as it is written, words first, an element a line; nothing where it is absent.
 func (a *Attribute) Lines(m proto.Message) []string { return a.lines(m, a.Name()) }
-
-// NotInEffect lists what an object says that nothing acts on, as it is written: "lb_mode fastest", "mirror persist enable".
-// A kept statement is listed by its first line.
-func NotInEffect(o *pb.Object) []string {
-	var list []string
-	add := func(t *Table, m proto.Message, prefix string) {
-		for _, a := range t.Rows {
-			for _, l := range a.Lines(m) {
-				value := strings.TrimPrefix(l, a.Name()+" ")
-				if !a.Acts || a.Acting != nil && !slices.Contains(a.Acting, value) {
-					list = append(list, prefix+l)
-				}
-			}
-		}
-	}
-	switch k := o.GetKind().(type) {
-	case *pb.Object_Kept:
-		first, _, _ := strings.Cut(k.Kept.GetText(), "\n")
-		return []string{first}
-	case *pb.Object_Pool:
-		add(Pools, k.Pool, "")
-		for _, m := range k.Pool.GetMembers() {
-			add(Members, m, "member "+m.GetAddress()+" ")
-		}
-	default:
-		kind, _ := pb.SplitKey(o.Key())
-		if t := TableOf(Kind(kind)); t != nil {
-			add(t, o.Message().Interface(), "")
-		}
-	}
-	return list
-}

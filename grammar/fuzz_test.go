@@ -70,7 +70,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("statement at %v", st.Position)
 			}
 		}
-		if len(faults) == 0 {
+		if !failed(faults) {
 			stable(t, fold(statements))
 		}
 	})
@@ -90,7 +90,7 @@ func stable(t failer, objects []*pb.Object) {
 	for _, dialect := range []int{3, 4} {
 		text := Format(objects, FormatOptions{Dialect: dialect})
 		again, faults := Parse("again", text)
-		if len(faults) > 0 {
+		if failed(faults) {
 			var b bytes.Buffer
 			Render(&b, faults, false)
 			t.Fatalf("does not read back:\n%s\n%s", text, b.String())

@@ -58,7 +58,7 @@ func draw(t *rapid.T, a *Attribute) protoreflect.Value {
 	switch a.Value {
 	case ValueNone:
 		return protoreflect.ValueOfBool(a.Opposite == nil || rapid.Bool().Draw(t, "on"))
-	case ValueSwitch:
+	case ValueSwitch, ValueFlag:
 		return protoreflect.ValueOfBool(rapid.Bool().Draw(t, "on"))
 	case ValueWord:
 		return protoreflect.ValueOfEnum(a.enum[rapid.SampledFrom(a.ValueWords()).Draw(t, "word")])
@@ -112,6 +112,47 @@ func fillForm(t *rapid.T, field string, m proto.Message) {
 		case "pools":
 			m.Pools = genPools(t)
 		}
+	case *pb.Nat:
+		m.Vlans, m.VlansEnabled = rapid.SliceOfN(genName, 1, 3).Draw(t, "vlans"), proto.Bool(rapid.Bool().Draw(t, "on"))
+	case *pb.Trunk:
+		m.Interfaces = genInterfaces.Draw(t, "interfaces")
+	case *pb.Stp:
+		m.Interfaces = genInterfaces.Draw(t, "interfaces")
+	case *pb.Vlan:
+		if field == "tagged_interfaces" {
+			m.TaggedInterfaces = genInterfaces.Draw(t, "interfaces")
+		} else {
+			m.Interfaces = genInterfaces.Draw(t, "interfaces")
+		}
+	case *pb.Vlangroup:
+		m.Vlans = rapid.SliceOfN(rapid.StringMatching(`v[0-9]{1,5}`), 1, 3).Draw(t, "vlans")
+	case *pb.Proxy:
+		if field == "target_virtual" {
+			m.TargetVirtual = proto.String(genEndpoint(t))
+		} else {
+			m.TargetServer = proto.String(genEndpoint(t))
+		}
+	case *pb.Monitor:
+		switch field {
+		case "send":
+			m.Send = proto.String(genText.Draw(t, "send"))
+		case "dest":
+			m.Dest = proto.String(rapid.SampledFrom([]string{"*:*", "*:80", "10.1.1.1:*", "10.1.1.1:80", "10.1.1.1", "[2001:db8::1]:80"}).Draw(t, "dest"))
+		case "args":
+			m.Args = rapid.SliceOfN(genText, 1, 3).Draw(t, "args")
+		case "others":
+			m.Others = []string{`database "a b"`, "secret x", "folder use"}
+		}
+	case *pb.MonitorUse:
+		m.Monitors = rapid.SliceOfN(genName, 1, 3).Draw(t, "monitors")
+	case *pb.Class:
+		if field == "strings" {
+			m.Strings = rapid.SliceOfN(genText, 1, 5).Draw(t, "strings")
+		} else {
+			m.Networks = []*pb.ClassNetwork{{Address: "10.0.0.0", Netmask: genMask.Draw(t, "mask")}, {Address: "192.168.0.0", Netmask: "255.255.0.0"}}
+		}
+	case *pb.Authz:
+		m.Settings = []string{"model ldap", `server "a b" 10.1.1.1`, "group { a b }"}
 	case *pb.Global:
 		switch field {
 		case "map_proxies":
@@ -123,6 +164,8 @@ func fillForm(t *rapid.T, field string, m proto.Message) {
 		}
 	}
 }
+
+var genInterfaces = rapid.SliceOfN(rapid.StringMatching(`[0-9]{1,2}\.[0-9]{1,2}`), 1, 4)
 
 func genPools(t *rapid.T) []*pb.WeightedPool {
 	if rapid.Bool().Draw(t, "one") {
@@ -226,7 +269,7 @@ func genObject(t *rapid.T) *pb.Object {
 	if rapid.Bool().Draw(t, "commented") {
 		meta.Comments = []string{" a comment", "close#"}
 	}
-	switch rapid.IntRange(0, 7).Draw(t, "kind") {
+	switch rapid.IntRange(0, 11).Draw(t, "kind") {
 	case 0:
 		v := &pb.VirtualServer{Address: genEndpoint(t), Meta: meta}
 		fill(t, Virtuals, v)
@@ -253,6 +296,9 @@ func genObject(t *rapid.T) *pb.Object {
 			r.Statement = &pb.RuleStatement{Kind: &pb.RuleStatement_Discard{Discard: &pb.RuleDiscard{}}}
 		}
 		return &pb.Object{Kind: &pb.Object_Rule{Rule: r}}
+	default:
+		return genLegacy(t, meta)
+	case 6, 7:
 	}
 	p := &pb.Pool{Name: genName.Draw(t, "name"), Meta: meta}
 	fill(t, Pools, p)
@@ -266,6 +312,47 @@ func genObject(t *rapid.T) *pb.Object {
 		}
 	}
 	return &pb.Object{Kind: &pb.Object_Pool{Pool: p}}
+}
+
+// genLegacy makes an object of a kind of the old unit, or a statement that is kept as it is.
+func genLegacy(t *rapid.T, meta *pb.Meta) *pb.Object {
+	var tables []*Table
+	for _, table := range Tables() {
+		if table.Lenient {
+			tables = append(tables, table)
+		}
+	}
+	i := rapid.IntRange(0, len(tables)).Draw(t, "table")
+	if i == len(tables) {
+		word := genName.Draw(t, "word")
+		return &pb.Object{Kind: &pb.Object_Kept{Kept: &pb.Kept{Meta: meta, Keyword: "power", Text: "power " + word + " {\n  a\t# b\n}"}}}
+	}
+	table := tables[i]
+	name := genName.Draw(t, "name")
+	switch table.Kind {
+	case KindSelf, KindIpalias, KindNat, KindAlias, KindSnat:
+		name = genAddress.Draw(t, "address")
+	case KindProxy:
+		name = genEndpoint(t)
+	case KindMonitorUse:
+		name = rapid.SampledFrom([]string{"*:443", "10.1.1.1", "10.1.1.1:80", "[2001:db8::1]:80"}).Draw(t, "target")
+	}
+	o, m := newObject(table.Kind, name, meta)
+	switch m := m.Interface().(type) {
+	case *pb.Ipalias:
+		m.Interface = "exp0"
+	case *pb.Alias:
+		m.Address = genAddress.Draw(t, "to")
+	case *pb.Nat:
+		m.To = rapid.SampledFrom([]string{"", "10.0.0.9"}).Draw(t, "to")
+	case *pb.Snat:
+		m.Default = rapid.Bool().Draw(t, "default")
+		if !m.Default || rapid.Bool().Draw(t, "origins") {
+			m.Origins = []string{"10.1.1.1", "internal"}
+		}
+	}
+	fill(t, table, m.Interface())
+	return o
 }
 
 // TestFormatGenerated: whatever the tables can say reads back the same in both dialects.

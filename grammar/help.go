@@ -12,9 +12,9 @@ func Help(words []string) string {
 		return helpAll()
 	}
 	word := statementWords[words[0]]
-	if word == nil || word.missing {
+	if word == nil || word.missing != "" {
 		text := fmt.Sprintf("no help on %q\n", words[0])
-		if near := nearest(words[0], sortedKeys(statementWords)); near != "" {
+		if near := nearest(words[0], statementNames); near != "" {
 			text = fmt.Sprintf("no help on %q; did you mean %q?\n", words[0], near)
 		}
 		return text
@@ -33,8 +33,8 @@ func Help(words []string) string {
 func helpAll() string {
 	var b strings.Builder
 	b.WriteString("Commands and statements; COMMAND -? tells more:\n")
-	for _, name := range sortedKeys(statementWords) {
-		if word := statementWords[name]; !word.missing {
+	for _, name := range statementNames {
+		if word := statementWords[name]; word.missing == "" {
 			fmt.Fprintf(&b, "  %-16s %s\n", name, word.help)
 		}
 	}

@@ -44,7 +44,7 @@ func parse(origin *pb.Position, src []byte, command bool) ([]*Statement, []*pb.D
 	for i, sp := range spans {
 		cl := &clause{p: p, span: sp}
 		last := i == len(spans)-1
-		cl.comments, next = s.commentsOf(sp, next, last)
+		cl.comments, cl.outside, next = s.commentsOf(sp, next, last)
 		before := f.count()
 		first := len(p.statements)
 		cl.parse()
@@ -70,6 +70,8 @@ type clause struct {
 	keyword  lexer.Token
 	c        *cursor
 	comments []string
+	// outside are those of the comments that stand before or behind the statement and not in it.
+	outside []string
 }
 
 func (cl *clause) parse() {
@@ -94,15 +96,17 @@ func (cl *clause) parse() {
 	case cl.keyword.Value == "-?":
 		cl.emit(ActionHelp, "", "", lexer.Token{})
 	case word == nil:
-		p.faults.at(cl.keyword, CodeUnknownStatement, nearest(cl.keyword.Value, sortedKeys(statementWords)),
+		p.faults.at(cl.keyword, CodeUnknownStatement, p.faults.nearest(cl.keyword.Value, statementNames),
 			"unknown statement %q", cl.keyword.Value)
-	case word.missing:
-		p.faults.at(cl.keyword, CodeUnavailable, "", "%s is a command of the old unit that does not exist here", cl.keyword.Value)
+	case word.missing != "":
+		p.faults.at(cl.keyword, CodeUnavailable, "", "%s is a command of the old unit that does not exist here: %s", cl.keyword.Value, word.missing)
 	case cl.asksHelp():
 		st := cl.emit(ActionHelp, "", "", lexer.Token{})
 		st.Words = []string{cl.keyword.Value}
 	case word.kept:
-		cl.kept(word)
+		cl.keep(nil)
+	case word.legacy:
+		cl.legacy(word)
 	default:
 		cl.typed()
 	}
@@ -161,7 +165,7 @@ func (cl *clause) typed() {
 		cl.node()
 	case "ratio":
 		cl.ratio()
-	case "port", "service", "treaper", "udp":
+	case "port", "service", "treaper", "udp", "tping_svc", "timeout_svc":
 		cl.service()
 	case "global":
 		cl.global()
@@ -169,6 +173,12 @@ func (cl *clause) typed() {
 		cl.sysctl()
 	case "lb", "mirror", "gateway", "maint", "unit", "tping_node", "timeout_node":
 		cl.variable()
+	case "verbose":
+		if d := cl.attempt(cl.variable); d != nil {
+			cl.keep(d)
+		}
+	case "default_gateway":
+		cl.defaultGateway()
 	default:
 		cl.operation()
 	}
@@ -225,24 +235,21 @@ func (cl *clause) name(what string) (lexer.Token, bool) {
 	return t, true
 }
 
-// commentsOf returns the comments that belong to a statement: those before it, inside it, and behind it on its last line. Those at
-// the end of a text go to its last statement. next is the first comment that is not given away.
-func (s *source) commentsOf(sp span, next int, last bool) ([]string, int) {
-	var texts []string
+// commentsOf returns the comments that belong to a statement: those before it, inside it, and behind it on its last line; outside are
+// those that are not inside. Those at the end of a text go to its last statement. next is the first comment that is not given away.
+func (s *source) commentsOf(sp span, next int, last bool) (all, outside []string, after int) {
 	endLine := s.tokens[sp.end-1].line
-	inside := s.value(sp.first)
-	word := statementWords[inside]
 	for ; next < len(s.comments); next++ {
 		c := s.comments[next]
 		if c.next >= sp.end && !(c.next == sp.end && c.line == endLine) && !last {
 			break
 		}
-		if word != nil && word.kept && c.next > sp.first && c.next < sp.end {
-			continue // the text of a kept statement holds its comments
+		all = append(all, c.text)
+		if c.next <= sp.first || c.next >= sp.end {
+			outside = append(outside, c.text)
 		}
-		texts = append(texts, c.text)
 	}
-	return texts, next
+	return all, outside, next
 }
 
 // building is an object while its attributes are read.
@@ -257,6 +264,8 @@ type building struct {
 	stickyDisable bool
 	newEpoch      []string
 	nodeList      *pb.Pool
+	// removes is set when elements are to be taken out of a list.
+	removes bool
 }
 
 func (cl *clause) build(t *Table, m proto.Message, meta *pb.Meta) *building {
@@ -275,8 +284,17 @@ func (b *building) attribute(s spelling, at lexer.Token, c *cursor) bool {
 		}
 	}
 	b.note(a, at, s.words)
+	b.removes = b.removes || s.off && a.field.IsList()
 	if a.Value == valueForm {
 		return a.form.parse(b.p, b, a, at, c)
+	}
+	if a.Value == ValueFlag {
+		_, off := c.word("disable")
+		if !off {
+			c.word("enable")
+		}
+		b.msg.Set(a.field, protoreflect.ValueOfBool(!off))
+		return true
 	}
 	if a.Value == ValueNone {
 		b.msg.Set(a.field, protoreflect.ValueOfBool(!s.off))
@@ -301,6 +319,9 @@ func (b *building) note(a *Attribute, at lexer.Token, words []string) {
 	b.given = append(b.given, a)
 	if b.meta == nil {
 		return
+	}
+	if words == nil {
+		words = []string{at.Value}
 	}
 	length := len(words) - 1
 	for _, word := range words {
@@ -338,13 +359,52 @@ func (b *building) body(c *cursor, others []string, extra func(c *cursor) bool) 
 func (b *building) unknown(c *cursor, others []string) {
 	at := c.here()
 	c.i++
-	name := at.Value
-	known := append(b.table.spellings(), others...)
-	if next, ok := c.peek(); ok && b.table.knows(at.Value) && next.Pos.Line == at.Pos.Line {
-		name += " " + next.Value
+	words := []string{unquote(at)}
+	for n := 0; n < maxAttributeWords-1; n++ {
+		if next, ok := c.peekAt(n); ok && next.Pos.Line == at.Pos.Line {
+			words = append(words, next.Value)
+		}
 	}
-	b.p.faults.at(at, CodeUnknownAttribute, nearest(name, known), "unknown %s attribute %q", b.table.Title, name)
+	name := at.Value
+	if len(words) > 1 && b.table.knows(at.Value) {
+		name += " " + words[1]
+	}
+	b.p.faults.at(at, CodeUnknownAttribute, b.suggest(words, others), "unknown %s attribute %q", b.table.Title, name)
 	b.skip(c, others)
+}
+
+// maxAttributeWords is how many words the longest attribute has.
+const maxAttributeWords = 4
+
+// suggest returns the attribute that words, of which the first is no attribute's, were probably meant to begin with; "" if none is
+// close. others may stand beside the attributes.
+func (b *building) suggest(words, others []string) string {
+	if b.p.faults.full() {
+		return ""
+	}
+	spellings := append(b.table.spellings(), others...)
+	if b.table == Pools {
+		spellings = append(spellings, Members.spellings()...)
+	}
+	best, least := "", 0
+	for n := 1; n <= len(words); n++ {
+		var candidates []string
+		for _, s := range spellings {
+			if strings.Count(s, " ") == n-1 {
+				candidates = append(candidates, s)
+			}
+		}
+		text := strings.Join(words[:n], " ")
+		if near := nearest(text, candidates); near != "" {
+			if d := editDistance(text, near, utf8.RuneCountInString(near)); best == "" || d <= least {
+				best, least = near, d
+			}
+		}
+	}
+	if best == "" {
+		best = nearest(words[0], b.table.words)
+	}
+	return best
 }
 
 // skip passes the words of a faulty attribute: up to the end of their line or the next attribute.

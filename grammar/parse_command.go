@@ -283,6 +283,12 @@ func (cl *clause) operation() {
 		cl.fileCommand(ActionVerifyLoad, 0)
 	case "rollback":
 		cl.rollback()
+	case "failover":
+		cl.failover()
+	case "config", "configsync":
+		cl.config()
+	case "makecookie":
+		cl.makeCookie()
 	case "help":
 		st := cl.emit(ActionHelp, "", "", none)
 		st.Words = cl.words()
@@ -372,30 +378,4 @@ func (cl *clause) connections() {
 		}
 	}
 	cl.emit(ActionConnDump, "", "", lexer.Token{}).Connections = r
-}
-
-// kept keeps a statement whole. Queries and deletions of such objects are passed on.
-func (cl *clause) kept(word *statementWord) {
-	c := cl.c
-	n := len(c.items)
-	last := c.items[n-1].token()
-	switch {
-	case n == 1:
-		cl.p.faults.at(c.here(), CodeSyntax, "", "%s is not complete", cl.keyword.Value)
-		return
-	case last.Value == "show" && n <= 4:
-		st := cl.emit(ActionShow, word.kind, "", lexer.Token{})
-		if n > 2 {
-			name := c.items[1].token()
-			st.Key, st.KeyPosition, st.KeyLength = string(word.kind)+"/"+name.Value, cl.p.position(name), placeOf(name).length
-		}
-		return
-	case last.Value == "delete" && n == 3:
-		name := c.items[1].token()
-		cl.emit(ActionDelete, word.kind, string(word.kind)+"/"+name.Value, name)
-		return
-	}
-	text := strings.ReplaceAll(cl.p.textOf(cl.span), "\r\n", "\n")
-	kept := &pb.Kept{Meta: cl.meta(), Keyword: cl.keyword.Value, Text: text}
-	cl.emitObject(ActionKeep, &pb.Object{Kind: &pb.Object_Kept{Kept: kept}}, cl.build(Pools, &pb.Pool{}, nil), lexer.Token{})
 }

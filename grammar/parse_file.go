@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,10 @@ func (cl *clause) list() {
 	case KindService:
 		if port, ok := ParseService(text); ok {
 			text = strconv.Itoa(int(port))
+		}
+	default:
+		if canonical, fault := legacyName(kind, text); fault == "" {
+			text = canonical
 		}
 	}
 	cl.emit(ActionList, kind, string(kind)+"/"+text, name)
@@ -128,5 +133,59 @@ func (cl *clause) rollback() {
 		number = n
 	}
 	cl.emit(ActionRollback, "", "", lexer.Token{}).Seconds = number
+	cl.end()
+}
+
+// failover reads failover [active|standby|show].
+func (cl *clause) failover() {
+	word := "show"
+	if !cl.c.done() {
+		t, _ := cl.c.peek()
+		if !slices.Contains([]string{"active", "standby", "show"}, t.Value) {
+			cl.wrongWord(cl.c.here(), "active", "standby", "show")
+			return
+		}
+		cl.c.i++
+		word = t.Value
+	}
+	cl.emit(ActionFailover, "", "", lexer.Token{}).Words = []string{word}
+	cl.end()
+}
+
+// config reads config save [FILE], config [sync [all]] and configsync [all].
+func (cl *clause) config() {
+	c := cl.c
+	if cl.keyword.Value == "config" && !c.done() {
+		if _, ok := c.word("save"); ok {
+			cl.fileCommand(ActionSave, 0)
+			return
+		}
+		if _, ok := c.word("sync"); !ok {
+			cl.wrongWord(c.here(), "save", "sync")
+			return
+		}
+	}
+	c.word("all")
+	cl.emit(ActionConfigSync, "", "", lexer.Token{})
+	cl.end()
+}
+
+// makeCookie reads makecookie ADDRESS:SERVICE.
+func (cl *clause) makeCookie() {
+	t, ok := cl.c.peek()
+	if !ok {
+		cl.p.faults.at(cl.c.here(), CodeSyntax, "", "makecookie is followed by ADDRESS:SERVICE")
+		return
+	}
+	cl.c.i++
+	e, fault, suggestion := parseEndpoint(t.Value)
+	if fault == "" && (!e.hasPort || !isAddress(e.host)) {
+		fault = fmt.Sprintf("%q is not ADDRESS:SERVICE", t.Value)
+	}
+	if fault != "" {
+		cl.p.faults.at(t, CodeValue, suggestion, "makecookie: %s", fault)
+		return
+	}
+	cl.emit(ActionMakeCookie, "", "", t).Words = []string{e.String()}
 	cl.end()
 }

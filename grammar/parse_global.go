@@ -44,6 +44,15 @@ func (cl *clause) variable() {
 		cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{}).Words = []string{cl.keyword.Value}
 		return
 	}
+	switch field := cl.keyword.Value; {
+	case !c.done() || len(c.items) > 1:
+	case field == "unit":
+		cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{}).Words = []string{field}
+		return
+	case field == "maint":
+		cl.emit(ActionToggle, KindGlobal, "global", lexer.Token{}).Words = []string{field}
+		return
+	}
 	c.i = 0
 	object, b := cl.newGlobal()
 	s, at, ok := Globals.match(c)

@@ -12,7 +12,7 @@ import (
 
 // node reads node ADDRESS[:SERVICE] ... ATTRIBUTE ..., and its queries.
 func (cl *clause) node() {
-	p, c := cl.p, cl.c
+	c := cl.c
 	if t, ok := c.peek(); c.done() || ok && (t.Value == "show" || t.Value == "stats") {
 		if c.done() {
 			cl.emit(ActionShow, KindNode, "", lexer.Token{})
@@ -22,44 +22,24 @@ func (cl *clause) node() {
 		return
 	}
 	if t, ok := c.peek(); ok && t.Value == "monitor" {
-		cl.kept(&statementWord{kind: KindMonitorUse})
-		return
-	}
-	type target struct {
-		at      lexer.Token
-		address string
-	}
-	var targets []target
-	for {
-		t, ok := c.peek()
-		if !ok || Nodes.knows(t.Value) || len(targets) > 0 && (nodeVerbs[t.Value] || !strings.ContainsAny(t.Value, ".:")) {
-			break
-		}
-		if i := c.i + 1; strings.HasPrefix(t.Value, "*:") && i < len(c.items) && c.items[i].token().Value == "monitor" {
-			cl.kept(&statementWord{kind: KindMonitorUse})
+		c.i++
+		if _, ok := c.word("show"); !ok {
+			cl.wrongWord(c.here(), "show")
 			return
 		}
-		c.i++
-		e, fault, suggestion := parseEndpoint(t.Value)
-		if fault != "" {
-			p.faults.at(t, CodeValue, suggestion, "node: %s", fault)
-			if len(targets) > 0 {
-				return
-			}
-		}
-		targets = append(targets, target{at: t, address: e.String()})
+		cl.emit(ActionNodeMonitorShow, KindMonitorUse, "", lexer.Token{})
+		cl.end()
+		return
 	}
-	if len(targets) == 0 {
-		p.faults.at(c.here(), CodeSyntax, "", "node needs ADDRESS or ADDRESS:SERVICE")
+	targets, ok := cl.nodes()
+	if !ok {
 		return
 	}
 	if t, ok := c.peek(); c.done() || ok && nodeVerbs[t.Value] {
-		if t.Value == "monitor" {
-			cl.nodeMonitor(targets[0].address, targets[0].at)
-			return
-		}
 		for _, n := range targets {
+			mark := c.i
 			cl.verb(KindNode, "node/"+n.address, n.at)
+			c.i = mark
 		}
 		return
 	}
@@ -76,20 +56,47 @@ func (cl *clause) node() {
 	}
 }
 
-var nodeVerbs = map[string]bool{"show": true, "stats": true, "delete": true, "monitor": true}
-
-// nodeMonitor keeps node A monitor use M; node A monitor delete and show name the association.
-func (cl *clause) nodeMonitor(address string, name lexer.Token) {
-	next, _ := cl.c.peekAt(1)
-	switch next.Value {
-	case "delete":
-		cl.emit(ActionDelete, KindMonitorUse, "monitor_use/"+address, name)
-	case "show":
-		cl.emit(ActionShow, KindMonitorUse, "monitor_use/"+address, name)
-	default:
-		cl.kept(&statementWord{kind: KindMonitorUse})
-	}
+// nodeTarget is a node that a statement names.
+type nodeTarget struct {
+	at      lexer.Token
+	address string
 }
+
+// nodes reads ADDRESS[:SERVICE] ...; false where the statement is at its end: what follows belongs to monitors, or a fault is noted.
+func (cl *clause) nodes() ([]nodeTarget, bool) {
+	p, c := cl.p, cl.c
+	var targets []nodeTarget
+	var names []lexer.Token
+	for {
+		t, ok := c.peek()
+		if !ok || Nodes.knows(t.Value) || len(names) > 0 && (nodeVerbs[t.Value] || t.Value == "monitor" || !strings.ContainsAny(t.Value, ".:")) {
+			break
+		}
+		c.i++
+		names = append(names, t)
+	}
+	if t, ok := c.peek(); ok && t.Value == "monitor" && len(names) > 0 {
+		cl.nodeMonitor(names)
+		return nil, false
+	}
+	for _, t := range names {
+		e, fault, suggestion := parseEndpoint(t.Value)
+		if fault != "" {
+			p.faults.at(t, CodeValue, suggestion, "node: %s", fault)
+			if len(targets) > 0 {
+				return nil, false
+			}
+		}
+		targets = append(targets, nodeTarget{at: t, address: e.String()})
+	}
+	if len(targets) == 0 {
+		p.faults.at(c.here(), CodeSyntax, "", "node needs ADDRESS or ADDRESS:SERVICE")
+		return nil, false
+	}
+	return targets, true
+}
+
+var nodeVerbs = map[string]bool{"show": true, "stats": true, "delete": true}
 
 // ratio reads ratio ADDRESS ... N and ratio { ADDRESS ... } N.
 func (cl *clause) ratio() {
@@ -137,8 +144,8 @@ func (cl *clause) service() {
 		if !ok {
 			break
 		}
-		// The last number of treaper and udp is the timeout.
-		if (cl.keyword.Value == "treaper" || cl.keyword.Value == "udp") && c.i == len(c.items)-1 && len(ports) > 0 {
+		// The last number of treaper and the like is the time.
+		if timed[cl.keyword.Value] != "" && c.i == len(c.items)-1 && len(ports) > 0 {
 			break
 		}
 		if _, ok := ParseService(t.Value); !ok {
@@ -152,9 +159,11 @@ func (cl *clause) service() {
 		p.faults.at(t, CodeValue, nearest(t.Value, serviceNames), "%s needs a service: a name or a number from 0 to 65535", cl.keyword.Value)
 		return
 	}
-	if t, ok := c.peek(); ok && (t.Value == "show" || t.Value == "delete" || t.Value == "stats") || c.done() && cl.keyword.Value != "treaper" && cl.keyword.Value != "udp" {
+	if t, ok := c.peek(); ok && (t.Value == "show" || t.Value == "delete" || t.Value == "stats") || c.done() && timed[cl.keyword.Value] == "" {
 		for _, t := range ports {
+			mark := c.i
 			cl.verb(KindService, serviceKey(t), t)
+			c.i = mark
 		}
 		return
 	}
@@ -178,36 +187,32 @@ func serviceKey(t lexer.Token) string {
 	return "service/" + strconv.Itoa(int(port))
 }
 
+// timed maps the 3.x words that set seconds of services to the proto field that they set.
+var timed = map[string]string{"treaper": "timeout_tcp", "udp": "timeout_udp", "tping_svc": "tping", "timeout_svc": "tping_timeout"}
+
 func (cl *clause) serviceBody(b *building, s *pb.Service) {
 	c := cl.c
-	seconds := func(field string) (uint32, bool) {
+	if field := timed[cl.keyword.Value]; field != "" {
 		a := Services.Find(field)
 		b.note(a, cl.keyword, []string{cl.keyword.Value})
 		v, ok := cl.p.readValue(a, cl.keyword, c, nil)
 		if !ok {
-			return 0, false
+			return
 		}
-		return uint32(v.v.Uint()), true
+		b.msg.Set(a.field, v.v)
+		if cl.keyword.Value == "udp" {
+			s.Udp = proto.Bool(true)
+		}
+		return
 	}
-	switch cl.keyword.Value {
-	case "treaper":
-		if n, ok := seconds("timeout_tcp"); ok {
-			s.TimeoutTcp = &n
+	b.body(c, []string{"enable", "disable"}, func(c *cursor) bool {
+		t, _ := c.peek()
+		if t.Value != "enable" && t.Value != "disable" {
+			return false
 		}
-	case "udp":
-		if n, ok := seconds("timeout_udp"); ok {
-			s.TimeoutUdp, s.Udp = &n, proto.Bool(true)
-		}
-	default:
-		b.body(c, []string{"enable", "disable"}, func(c *cursor) bool {
-			t, _ := c.peek()
-			if t.Value != "enable" && t.Value != "disable" {
-				return false
-			}
-			c.i++
-			b.note(Services.Find("tcp"), t, []string{t.Value})
-			s.Tcp = proto.Bool(t.Value == "enable")
-			return true
-		})
-	}
+		c.i++
+		b.note(Services.Find("tcp"), t, []string{t.Value})
+		s.Tcp = proto.Bool(t.Value == "enable")
+		return true
+	})
 }

@@ -389,11 +389,15 @@ var vlansForm = &form{
 		}
 	},
 	print: func(m proto.Message) []string {
-		vs := m.(*pb.VirtualServer)
-		if len(vs.GetVlans()) == 0 && vs.VlansEnabled == nil {
+		o := m.(interface {
+			GetVlans() []string
+			GetVlansEnabled() bool
+		})
+		r := m.ProtoReflect()
+		if len(o.GetVlans()) == 0 && !r.Has(r.Descriptor().Fields().ByName("vlans_enabled")) {
 			return nil
 		}
-		return []string{strings.Join(append(slices.Clone(vs.GetVlans()), switchWord(vs.GetVlansEnabled())), " ")}
+		return []string{strings.Join(append(slices.Clone(o.GetVlans()), switchWord(o.GetVlansEnabled())), " ")}
 	},
 }
 

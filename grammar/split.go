@@ -148,6 +148,9 @@ func (s *source) continues(sp span, word *statementWord, n, blocks int) bool {
 	case s.value(sp.first) == "pool" && slices.Contains([]string{"node", "virtual", "vip"}, value):
 		return slices.ContainsFunc(s.tokens[sp.first:i], func(t token) bool { return s.text[t.start:t.end] == "persist" })
 	}
+	if word.kind == KindNode && (before == "use" || before == "and") {
+		return true // the name of a monitor: udp, gateway
+	}
 	return word.kind == KindVirtual && virtualValue[before]
 }
 

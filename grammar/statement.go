@@ -17,7 +17,8 @@ const (
 	ActionSet
 	// ActionAdd adds the members of Object to the pool that it names: pool p add { member ... }.
 	ActionAdd
-	// ActionRemove removes the members of Object from the pool that it names: pool p delete { member ... }.
+	// ActionRemove removes the members of Object from the pool that it names: pool p delete { member ... }; of other kinds the
+	// elements of lists: vlan v interfaces delete 1.1.
 	ActionRemove
 	// ActionDelete deletes the object Key: pool p delete.
 	ActionDelete
@@ -86,6 +87,19 @@ const (
 	ActionRollback
 	ActionConfirm
 
+	// ActionToggle switches the global variable Words[0] over: maint.
+	ActionToggle
+	// ActionMonitorDump prints monitors with their instances: monitor dump, of one where Key is set.
+	ActionMonitorDump
+	// ActionNodeMonitorShow prints the nodes with their monitors: node monitor show.
+	ActionNodeMonitorShow
+	// ActionFailover is failover: Words[0] is active, standby or show.
+	ActionFailover
+	// ActionConfigSync is config sync and configsync: the configuration is saved, there is no other unit to send it to.
+	ActionConfigSync
+	// ActionMakeCookie prints the value of a BIGipServer cookie that names Words[0], "ADDRESS:PORT" (rule C-1).
+	ActionMakeCookie
+
 	// ActionVersion, ActionSummary and ActionHelp print about the program; Words of help name a command.
 	ActionVersion
 	ActionSummary
@@ -102,6 +116,7 @@ const (
 	KindTrunk          Kind = "trunk"
 	KindStp            Kind = "stp"
 	KindVlan           Kind = "vlan"
+	KindVlangroup      Kind = "vlangroup"
 	KindSelf           Kind = "self"
 	KindGlobal         Kind = "global"
 	KindService        Kind = "service"

@@ -8,6 +8,9 @@ import (
 // nearest returns the word that was probably meant, "" if none is close. Of words that are equally close, the one that begins like
 // the word wins.
 func nearest(word string, words []string) string {
+	if len(word) > maxText {
+		return ""
+	}
 	best, prefix := "", -1
 	distance := min(3, max(1, utf8.RuneCountInString(word)/3))
 	for _, w := range words {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/participle/v2/lexer"
 	"google.golang.org/protobuf/proto"
@@ -42,8 +43,10 @@ type ValueKind int
 const (
 	// ValueNone: nothing follows; the words alone set the field.
 	ValueNone ValueKind = iota
-	// ValueSwitch is enable or disable.
+	// ValueSwitch is enable or disable, or the two words of Attribute.Switch.
 	ValueSwitch
+	// ValueFlag is nothing, which says enable, or enable or disable.
+	ValueFlag
 	// ValueWord is one of the words of the field's enum.
 	ValueWord
 	// ValueNumber and ValueSeconds are whole numbers from Min to Max.
@@ -74,19 +77,28 @@ type Attribute struct {
 	Words   []string
 	Aliases [][]string
 	// Words3 is what the 3.x dialect writes where that differs; for global variables the whole statement's words.
-	Words3  []string
+	Words3 []string
+	// Statement holds the words of the statement that a global variable has in both dialects.
+	Statement []string
+	// Bare: the elements of a list stand for themselves, without words.
+	Bare    bool
 	Release Release
 	Value   ValueKind
 	// Other spellings of the value's words.
 	ValueAliases map[string]string
+	// Switch holds the words of a ValueSwitch for true and false where they are not enable and disable.
+	Switch [2]string
 	// Min and Max bound numbers; a Max of 0 is the largest number of the field's type.
 	Min, Max uint64
 	// Default is what holds where the attribute is absent, in words; "" if nothing.
 	Default string
 	// Field is the proto field, which is also the name in JSON.
 	Field string
-	// Opposite are the words that set the field to false where Words set it to true (enable, disable).
+	// Opposite are the words that set the field to false where Words set it to true (enable, disable), or that take elements
+	// out of a list.
 	Opposite []string
+	// Adds: the elements of a list are added to those that are there.
+	Adds bool
 	// Names is the kind of object that the value names.
 	Names Kind
 	Help  string
@@ -118,7 +130,12 @@ type Table struct {
 	// Title is how messages name the object.
 	Title string
 	Rows  []*Attribute
+	// Head names the fields that stand before the attributes, besides the name: to of nat NODE to ADDRESS.
+	Head []string
+	// Lenient: nothing of the old unit's words may be a fault. A statement with words that the table does not know is kept whole.
+	Lenient bool
 
+	bare    *Attribute
 	byFirst map[string][]spelling
 	words   []string
 	pairs   map[[2]string]bool
@@ -141,6 +158,10 @@ func newTable(kind Kind, title string, m proto.Message, rows []*Attribute) *Tabl
 			panic(fmt.Sprintf("grammar: %s attribute %s: no field %q", title, a.Name(), a.Field))
 		}
 		a.bindEnum()
+		if a.Bare && strings.ToLower(a.Words[0]) != a.Words[0] {
+			t.bare = a
+			continue
+		}
 		t.spell(a, a.Words, false)
 		for _, alias := range a.Aliases {
 			t.spell(a, alias, false)
@@ -155,6 +176,18 @@ func newTable(kind Kind, title string, m proto.Message, rows []*Attribute) *Tabl
 	}
 	slices.Sort(t.words)
 	return t
+}
+
+// legacyTable is the table of a kind of the old unit; head names the fields that its statements set before the attributes.
+func legacyTable(kind Kind, title string, m proto.Message, head []string, rows []*Attribute) *Table {
+	t := newTable(kind, title, m, rows)
+	t.Head, t.Lenient = head, true
+	return t
+}
+
+// Acts tells whether the dataplane acts on objects of the kind.
+func (t *Table) Acts() bool {
+	return slices.ContainsFunc(t.Rows, func(a *Attribute) bool { return a.Acts })
 }
 
 func (t *Table) spell(a *Attribute, words []string, off bool) {
@@ -183,8 +216,8 @@ func (a *Attribute) bindEnum() {
 // ValueWords returns the words that can follow, nil where the value is no word.
 func (a *Attribute) ValueWords() []string {
 	switch a.Value {
-	case ValueSwitch:
-		return []string{"enable", "disable"}
+	case ValueSwitch, ValueFlag:
+		return a.switchWords()
 	case ValueWord:
 		return pb.EnumWords(a.field.Enum())
 	case ValueMask:
@@ -195,11 +228,21 @@ func (a *Attribute) ValueWords() []string {
 	return nil
 }
 
+// switchWords are the words for true and false.
+func (a *Attribute) switchWords() []string {
+	if a.Switch[0] != "" {
+		return a.Switch[:]
+	}
+	return []string{"enable", "disable"}
+}
+
 // Usage describes the value: enable|disable, SECONDS, none|simple|...
 func (a *Attribute) Usage() string {
 	switch a.Value {
 	case ValueSwitch, ValueWord:
 		return strings.Join(a.ValueWords(), "|")
+	case ValueFlag:
+		return "[" + strings.Join(a.ValueWords(), "|") + "]"
 	case ValueNumber:
 		return "NUMBER"
 	case ValueSeconds:
@@ -238,6 +281,10 @@ func (t *Table) match(c *cursor) (spelling, lexer.Token, bool) {
 			return s, first, true
 		}
 	}
+	if t.bare != nil && (t != Classes || first.Type == lexer.TokenType(tokenString) || isNumber(first.Value)) {
+		c.i++
+		return spelling{row: t.bare}, first, true
+	}
 	return spelling{}, first, false
 }
 
@@ -268,18 +315,25 @@ func (t *Table) expectsValue(word string) bool {
 
 // Tables returns the attribute tables in the order in which a file is written.
 func Tables() []*Table {
-	return []*Table{Globals, Services, Pools, Members, VirtualAddresses, Virtuals, Nodes}
+	return []*Table{
+		Interfaces, Ipaliases, Trunks, Stps, Vlans, Vlangroups, Selfs, Globals, Services, Classes, Authzs, Monitors, Pools, Members,
+		VirtualAddresses, Virtuals, Nodes, MonitorUses, Snats, Nats, Proxies, Aliases,
+	}
 }
 
-// TableOf returns the table of a kind, nil where statements of the kind are kept whole.
-func TableOf(kind Kind) *Table {
+// tablesByKind are the tables but Members.
+var tablesByKind = sync.OnceValue(func() map[Kind]*Table {
+	m := make(map[Kind]*Table)
 	for _, t := range Tables() {
-		if t.Kind == kind && t != Members {
-			return t
+		if t != Members {
+			m[t.Kind] = t
 		}
 	}
-	return nil
-}
+	return m
+})
+
+// TableOf returns the table of a kind, nil for rules and for statements that are kept whole.
+func TableOf(kind Kind) *Table { return tablesByKind()[kind] }
 
 // Find returns the row that sets a proto field, nil if there is none.
 func (t *Table) Find(field string) *Attribute {

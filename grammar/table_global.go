@@ -15,6 +15,9 @@ func init() {
 			Help: "seconds after which an idle TCP connection is ended", Acts: true},
 		{Words: w("timeout udp"), Words3: w("udp"), Release: Legacy, Value: ValueSeconds, Field: "timeout_udp",
 			Help: "seconds after which an idle UDP flow is ended", Acts: true},
+		{Words: w("tping_svc"), Words3: w("tping_svc"), Release: Release3, Value: ValueSeconds, Default: "5", Field: "tping", Help: "seconds between checks of the service"},
+		{Words: w("timeout_svc"), Words3: w("timeout_svc"), Release: Release3, Value: ValueSeconds, Default: "16", Field: "tping_timeout",
+			Help: "seconds after which a silent service is down"},
 	})
 	Nodes = newTable(KindNode, "node", &pb.Node{}, []*Attribute{
 		stateRow("enable", "disable", "enabled", "disable: open connections and persistent clients only", true),
@@ -74,6 +77,11 @@ func unitRows() []*Attribute {
 		a.Value = kind
 		return a
 	}
+	// own makes a variable that is written as a statement.
+	own := func(a *Attribute, words string) *Attribute {
+		a.Statement, a.Release = w(words), Legacy
+		return a
+	}
 	percent := num("memory_reboot_percent", ValueNumber, "memory use at which the old unit restarts")
 	percent.Max = 100
 	return []*Attribute{
@@ -100,9 +108,11 @@ func unitRows() []*Attribute {
 		num("self_conn_timeout", ValueSeconds, "idle seconds of connections to the unit", "self conn timeout"),
 		sw("net_reboot", "restart over the network"),
 		sw("quiet_boot", "no messages at start"),
-		num("snat_limit", ValueNumber, "connections of source translation at most", "snat limit"),
-		num("snat_timeout_tcp", ValueSeconds, "idle seconds of translated TCP connections", "snat timeout tcp"),
-		num("snat_timeout_udp", ValueSeconds, "idle seconds of translated UDP flows", "snat timeout udp"),
+		own(num("snat_limit", ValueNumber, "connections of source translation at most; 0: no limit", "snat limit"), "snat limit"),
+		own(num("snat_timeout_tcp", ValueSeconds, "idle seconds of translated TCP connections", "snat timeout tcp"), "snat timeout tcp"),
+		own(num("snat_timeout_udp", ValueSeconds, "idle seconds of translated UDP flows", "snat timeout udp"), "snat timeout udp"),
+		{Words: w("default_gateway use pool"), Statement: w("default_gateway use pool"), Release: Release4, Value: ValueName, Names: KindPool,
+			Field: "default_gateway_pool", Help: "pool of routers that the unit uses itself"},
 		{Words: w("sysctl"), Release: Release3, Value: valueForm, Field: "sysctls", form: sysctlForm, Help: "system control variables that have no meaning here"},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -222,7 +223,7 @@ func (a *Attribute) takes(tok lexer.Token) bool {
 	case ValueMask, ValueExpiration:
 		return tok.Value == "none"
 	case ValueSwitch:
-		return tok.Value == "enable" || tok.Value == "disable"
+		return slices.Contains(a.switchWords(), tok.Value)
 	case ValueWord:
 		_, ok := a.enum[tok.Value]
 		return ok
@@ -238,10 +239,11 @@ func (a *Attribute) read(tok lexer.Token, c *cursor) (v value, fault, suggestion
 	text := unquote(tok)
 	switch a.Value {
 	case ValueSwitch:
-		if text != "enable" && text != "disable" {
-			return v, fmt.Sprintf("%q is neither enable nor disable", text), nearest(text, []string{"enable", "disable"})
+		words := a.switchWords()
+		if !slices.Contains(words, text) {
+			return v, fmt.Sprintf("%q is neither %s nor %s", text, words[0], words[1]), nearest(text, words)
 		}
-		return value{v: protoreflect.ValueOfBool(text == "enable")}, "", ""
+		return value{v: protoreflect.ValueOfBool(text == words[0])}, "", ""
 	case ValueWord:
 		n, ok := a.enum[text]
 		if !ok {
@@ -300,7 +302,11 @@ func (a *Attribute) readNumber(text string) (v value, fault, suggestion string) 
 func (a *Attribute) text(v protoreflect.Value) string {
 	switch a.Value {
 	case ValueSwitch:
-		return switchWord(v.Bool())
+		if words := a.switchWords(); !v.Bool() {
+			return words[1]
+		} else {
+			return words[0]
+		}
 	case ValueWord:
 		return enumText(a.field.Enum(), v.Enum())
 	case ValueNumber, ValueSeconds, ValueService:

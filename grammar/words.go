@@ -11,10 +11,12 @@ type statementWord struct {
 	follow []string
 	// lists is set where a group comes before a value: ratio { A B } 1.
 	lists bool
+	// legacy is set where words that are not known keep the statement whole instead of being a fault.
+	legacy bool
 	// kept is set where the statement is read by its shape alone.
 	kept bool
-	// missing is set for commands of the old unit that nothing here carries out.
-	missing bool
+	// missing says what takes the place of a command of the old unit that nothing here carries out.
+	missing string
 	help    string
 }
 
@@ -31,8 +33,8 @@ var statementWords = map[string]*statementWord{
 	"lb":        {kind: KindGlobal, take: 1, need: 1, help: "the load-balancing mode of pools that name none (3.x word)"},
 	"mirror":    {kind: KindGlobal, take: 1, need: 1, help: "mirroring to the other unit (3.x word)"},
 	"gateway":   {kind: KindGlobal, take: 2, need: 2, help: "gateway fail-safe (3.x word)"},
-	"maint":     {kind: KindGlobal, take: 1, need: 1, help: "maintenance mode"},
-	"unit":      {kind: KindGlobal, take: 1, need: 1, help: "the unit number"},
+	"maint":     {kind: KindGlobal, take: 1, help: "maintenance mode; without a word it is switched over"},
+	"unit":      {kind: KindGlobal, take: 1, help: "the unit number"},
 	"port":      {kind: KindService, take: 1, need: 1, follow: []string{"sip"}, help: "services: what is allowed, limits (3.x word)"},
 	"service":   {kind: KindService, take: 1, need: 1, follow: []string{"sip", "udp"}, help: "services: what is allowed, limits, timeouts"},
 	"treaper":   {kind: KindService, take: 1, need: 1, follow: []string{"sip"}, help: "idle seconds of TCP connections of services (3.x word)"},
@@ -54,34 +56,38 @@ var statementWords = map[string]*statementWord{
 	"version":   {help: "print the version"},
 	"summary":   {help: "print a summary of counters"},
 	"help":      {take: -1, help: "print help"},
-	"interface": {kind: KindInterface, take: 1, need: 1, kept: true, help: "network interfaces of the old unit"},
-	"ipalias":   {kind: KindIpalias, take: 1, need: 1, follow: []string{"unit", "interface"}, kept: true, help: "shared addresses on interfaces"},
-	"trunk":     {kind: KindTrunk, take: 1, need: 1, follow: []string{"interface"}, kept: true, help: "joined interfaces"},
-	"stp":       {kind: KindStp, take: 1, need: 1, follow: []string{"interface"}, kept: true, help: "spanning tree domains"},
-	"vlan":      {kind: KindVlan, take: 1, need: 1, follow: []string{"interface"}, kept: true, help: "VLANs"},
-	"vlangroup": {kind: KindVlan, take: 1, need: 1, follow: []string{"vlan"}, kept: true, help: "groups of VLANs"},
-	"self":      {kind: KindSelf, take: 1, need: 1, follow: []string{"unit", "vlan", "snat"}, kept: true, help: "addresses of the unit"},
-	"class":     {kind: KindClass, take: 1, need: 1, kept: true, help: "lists that rules compare with"},
-	"authz":     {kind: KindAuthz, take: 1, need: 1, kept: true, help: "client authorization of the SSL proxy"},
-	"monitor":   {kind: KindMonitor, take: 1, need: 1, kept: true, help: "health checks"},
-	"snat":      {kind: KindSnat, take: 1, need: 1, follow: []string{"udp", "unit", "vlan"}, kept: true, help: "source address translation"},
-	"nat":       {kind: KindNat, take: 1, need: 1, follow: []string{"unit", "interface", "vlan"}, kept: true, help: "address translation both ways"},
-	"proxy":     {kind: KindProxy, take: 1, need: 1, follow: []string{"unit", "vip", "virtual"}, kept: true, help: "SSL and content converting gateways"},
-	"alias":     {kind: KindAlias, take: 2, need: 2, follow: []string{"node"}, kept: true, help: "addresses that are pinged on behalf of nodes"},
+	"interface": {kind: KindInterface, take: 1, need: 1, legacy: true, help: "network interfaces of the old unit"},
+	"ipalias":   {kind: KindIpalias, take: 1, need: 1, follow: []string{"unit", "interface"}, legacy: true, help: "shared addresses on interfaces (3.x word)"},
+	"trunk":     {kind: KindTrunk, take: 1, need: 1, follow: []string{"interface"}, legacy: true, help: "joined interfaces"},
+	"stp":       {kind: KindStp, take: 1, need: 1, follow: []string{"interface"}, legacy: true, help: "spanning tree domains"},
+	"vlan":      {kind: KindVlan, take: 1, need: 1, follow: []string{"interface"}, legacy: true, help: "VLANs"},
+	"vlangroup": {kind: KindVlangroup, take: 1, need: 1, follow: []string{"vlan"}, legacy: true, help: "groups of VLANs"},
+	"self":      {kind: KindSelf, take: 1, need: 1, follow: []string{"unit", "vlan", "snat"}, legacy: true, help: "addresses of the unit"},
+	"class":     {kind: KindClass, take: 1, need: 1, legacy: true, help: "lists that rules compare with"},
+	"authz":     {kind: KindAuthz, take: 1, need: 1, legacy: true, help: "client authorization of the SSL proxy"},
+	"monitor":   {kind: KindMonitor, take: 1, need: 1, legacy: true, help: "health checks"},
+	"snat":      {kind: KindSnat, take: 1, need: 1, follow: []string{"udp", "unit", "vlan"}, lists: true, legacy: true, help: "source address translation"},
+	"nat":       {kind: KindNat, take: 1, need: 1, follow: []string{"unit", "interface", "vlan"}, legacy: true, help: "address translation both ways"},
+	"proxy":     {kind: KindProxy, take: 1, need: 1, follow: []string{"unit", "vip", "virtual"}, legacy: true, help: "SSL and content converting gateways"},
+	"alias":     {kind: KindAlias, take: 1, need: 1, follow: []string{"node"}, lists: true, legacy: true, help: "addresses that are pinged on behalf of nodes"},
 
 	"tping_node":      {kind: KindGlobal, take: 1, need: 1, help: "seconds between pings of a node (3.x word)"},
 	"timeout_node":    {kind: KindGlobal, take: 1, need: 1, help: "seconds after which a silent node is down (3.x word)"},
-	"tping_svc":       {kind: KindService, take: 2, need: 2, kept: true, help: "seconds between checks of a service (3.x word)"},
-	"timeout_svc":     {kind: KindService, take: 2, need: 2, kept: true, help: "seconds after which a silent service is down (3.x word)"},
+	"tping_svc":       {kind: KindService, take: 2, need: 2, help: "seconds between checks of a service (3.x word)"},
+	"timeout_svc":     {kind: KindService, take: 2, need: 2, help: "seconds after which a silent service is down (3.x word)"},
+	"default_gateway": {kind: KindGlobal, take: 1, need: 1, follow: []string{"pool"}, help: "the pool of default gateways"},
+	"verbose":         {kind: KindGlobal, take: -1, help: "what the old unit logs"},
 	"power":           {kind: KindKept, take: 1, need: 1, kept: true, help: "power statement of 4.x"},
 	"response":        {kind: KindKept, take: 1, need: 1, kept: true, help: "response statement of 4.x"},
-	"default_gateway": {kind: KindKept, take: 1, need: 1, follow: []string{"pool"}, kept: true, help: "the pool of default gateways"},
 
-	"failover":   {take: -1, missing: true},
-	"config":     {take: -1, missing: true},
-	"configsync": {take: -1, missing: true},
-	"makecookie": {take: -1, missing: true},
-	"verbose":    {take: -1, missing: true},
+	"failover":   {take: -1, help: "the state of the unit: there is one unit, which is active"},
+	"config":     {take: -1, help: "save the configuration; there is no other unit to send it to"},
+	"configsync": {take: -1, help: "save the configuration; there is no other unit to send it to (3.x word)"},
+	"makecookie": {take: -1, help: "print a cookie's value for cookie_mode passive"},
+	"base":       {take: -1, missing: "one file holds all: use load, save and list"},
 }
+
+// statementNames are the words in order.
+var statementNames = sortedKeys(statementWords)
 
 var virtualFollow = []string{"unit", "mirror", "interface", "persist", "stats", "reset"}

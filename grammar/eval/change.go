@@ -14,9 +14,17 @@ import (
 // define creates an object or replaces it whole.
 func (e *evaluator) define(s *grammar.Statement) {
 	o := config.Clone(s.Object)
-	if s.Kind == grammar.KindMonitor && e.options.Mode == ModeCommand && e.view.Get(o.Key()) != nil {
-		e.fault(keyAt(s), CodeExisting, "existing %s: delete it first, or change it with modify", config.Title(o.Key()))
+	_, name := pb.SplitKey(s.Key)
+	if s.Kind == grammar.KindMonitor && e.refuseExisting(s, name) {
 		return
+	}
+	lenient := isLenient(s.Kind)
+	if t := e.touched[s.Key]; lenient && e.options.Mode != ModeCommand && t != nil && t.first != nil && t.first.Action != grammar.ActionDefine {
+		e.change(s)
+		return
+	}
+	if lenient && e.options.Mode != ModeLoad {
+		e.dropKept(s, string(s.Kind), name)
 	}
 	// Two whole definitions are found by grammar.Duplicates; here one of them came about in another way.
 	if t := e.touched[s.Key]; e.options.Mode != ModeCommand && t != nil && t.first != nil &&
@@ -36,6 +44,12 @@ func (e *evaluator) define(s *grammar.Statement) {
 	}
 	e.replace(s, o)
 	e.summarize(s)
+}
+
+// isLenient tells whether statements of a kind may say less than the whole: those of the old unit do.
+func isLenient(kind grammar.Kind) bool {
+	t := grammar.TableOf(kind)
+	return t != nil && t.Lenient
 }
 
 // duplicate notes that a file defines something twice.
@@ -93,7 +107,7 @@ func (e *evaluator) change(s *grammar.Statement) {
 		}
 		e.changeUse(s, o.GetVirtual(), v)
 	}
-	merge(o.Message(), source.Message())
+	merge(o.Message(), source.Message(), grammar.TableOf(s.Kind))
 	for _, field := range s.Cleared {
 		if fd := o.Message().Descriptor().Fields().ByName(protoreflect.Name(field)); fd != nil {
 			o.Message().Clear(fd)
@@ -109,14 +123,20 @@ func (e *evaluator) change(s *grammar.Statement) {
 // mayCreate reports whether a statement may create its object. A virtual server needs something to use; a node exists
 // because it is a member, a virtual address because it has a virtual server. In a file these may follow later.
 func (e *evaluator) mayCreate(s *grammar.Statement) bool {
+	if s.Action == grammar.ActionDefine {
+		return true
+	}
 	if s.Action != grammar.ActionSet {
 		return false
 	}
 	switch s.Kind {
+	case grammar.KindMonitor:
+		_, name := pb.SplitKey(s.Key)
+		return e.options.Mode != ModeCommand || s.Object.GetMonitor().GetUse() != "" || config.IsMonitorTemplate(name)
 	case grammar.KindVirtual:
 		v := s.Object.GetVirtual()
 		return len(v.GetPools()) > 0 || v.GetRule() != "" || v.GetForward() || s.NodeList != nil
-	case grammar.KindNode, grammar.KindVirtualAddress:
+	case grammar.KindNode, grammar.KindVirtualAddress, grammar.KindMonitorUse:
 		return e.options.Mode != ModeCommand || e.exists(s.Key)
 	}
 	return true
@@ -175,7 +195,7 @@ func (e *evaluator) changeMembers(s *grammar.Statement, p, given *pb.Pool) bool 
 			ok = false
 			continue
 		}
-		merge(p.Members[i].ProtoReflect(), m.ProtoReflect())
+		merge(p.Members[i].ProtoReflect(), m.ProtoReflect(), grammar.Members)
 		p.Members[i].Meta = m.GetMeta()
 	}
 	return ok
@@ -307,12 +327,14 @@ func emptyLike(o *pb.Object) *pb.Object {
 	return c
 }
 
-// merge sets in dst what is set in src; their Metas are left alone. Lists of named things are merged by name, other lists
-// replaced. src gives its parts away.
-func merge(dst, src protoreflect.Message) {
+// merge sets in dst what is set in src; their Metas are left alone. Lists of named things are merged by name, elements added to
+// the lists that the table says so of, other lists replaced. src gives its parts away.
+func merge(dst, src protoreflect.Message, t *grammar.Table) {
 	src.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case fd.Name() == "meta":
+		case fd.IsList() && adds(t, fd):
+			addElements(dst.Mutable(fd).List(), v.List())
 		case fd.IsList() && fd.Kind() == protoreflect.MessageKind && listKey(fd.Message()) != nil:
 			mergeList(dst.Mutable(fd).List(), v.List(), listKey(fd.Message()))
 		default:
@@ -320,6 +342,80 @@ func merge(dst, src protoreflect.Message) {
 		}
 		return true
 	})
+}
+
+// adds tells whether elements of a field are added to those that are there. The origins of a source translation are no attribute.
+func adds(t *grammar.Table, fd protoreflect.FieldDescriptor) bool {
+	if t == nil {
+		return false
+	}
+	a := t.Find(string(fd.Name()))
+	return a != nil && a.Adds || t.Kind == grammar.KindSnat && fd.Name() == "origins"
+}
+
+// addElements adds the texts of src that dst lacks.
+func addElements(dst, src protoreflect.List) {
+	for i := range src.Len() {
+		if indexElement(dst, src.Get(i).String()) < 0 {
+			dst.Append(src.Get(i))
+		}
+	}
+}
+
+func indexElement(list protoreflect.List, text string) int {
+	for i := range list.Len() {
+		if list.Get(i).String() == text {
+			return i
+		}
+	}
+	return -1
+}
+
+// removeElements takes elements out of the lists of an object: vlan v interfaces delete 1.1.
+func (e *evaluator) removeElements(s *grammar.Statement) {
+	old := e.view.Get(s.Key)
+	if old == nil {
+		e.notFound(s, s.Key)
+		return
+	}
+	o := config.Clone(old)
+	ok := true
+	s.Object.Message().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !fd.IsList() {
+			return true
+		}
+		list := o.Message().Mutable(fd).List()
+		for i := range v.List().Len() {
+			ok = e.removeElement(s, list, v.List().Get(i)) && ok
+		}
+		return true
+	})
+	if ok {
+		e.rewrite(s, old, o, s.Object.ObjectMeta())
+		e.summarize(s)
+	}
+}
+
+func (e *evaluator) removeElement(s *grammar.Statement, list protoreflect.List, v protoreflect.Value) bool {
+	i := indexElement(list, v.String())
+	if i < 0 {
+		e.fault(keyAt(s), CodeNotFound, "%s: %s not found", config.Title(s.Key), v.String())
+		return false
+	}
+	for ; i+1 < list.Len(); i++ {
+		list.Set(i, list.Get(i+1))
+	}
+	list.Truncate(list.Len() - 1)
+	return true
+}
+
+// toggle switches a variable of the unit over: maint.
+func (e *evaluator) toggle(s *grammar.Statement) {
+	on := config.Globals(e.view).GetMaint()
+	given := &pb.Object{Kind: &pb.Object_Global{Global: &pb.Global{Meta: &pb.Meta{Position: s.Position}, Maint: proto.Bool(!on)}}}
+	set := *s
+	set.Action, set.Object = grammar.ActionSet, given
+	e.change(&set)
 }
 
 // listKey returns the field that names the elements of a list, nil for a list that is replaced as a whole.

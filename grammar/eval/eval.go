@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+
+	"google.golang.org/protobuf/proto"
 
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -60,6 +63,8 @@ type evaluator struct {
 	unknown map[string]bool
 	ports   map[uint32]uint32
 	kept    []Kept
+	// counted is where the statement begins that was counted last.
+	counted *pb.Position
 	summary []string
 	// summarized is where the statement begins that was last added to the summary.
 	summarized *pb.Position
@@ -116,8 +121,9 @@ func (e *evaluator) forgetting(o *pb.Object) {
 	case *pb.Object_Pool:
 		for _, m := range k.Pool.GetMembers() {
 			address, _, _ := config.SplitAddress(m.GetAddress())
-			e.nodes["node/"+m.GetAddress()] = true
-			e.nodes["node/"+address] = true
+			for _, name := range []string{m.GetAddress(), address} {
+				e.nodes["node/"+name], e.nodes["monitor_use/"+name] = true, true
+			}
 		}
 	case *pb.Object_Virtual:
 		address, _, _ := config.SplitAddress(k.Virtual.GetAddress())
@@ -125,8 +131,14 @@ func (e *evaluator) forgetting(o *pb.Object) {
 	}
 }
 
-// exists reports whether something refers to a node or a virtual address, so that it exists.
+// exists reports whether something refers to a node or a virtual address, so that it exists. Monitors of a node exist with it.
 func (e *evaluator) exists(key string) bool {
+	if kind, name := pb.SplitKey(key); kind == "monitor_use" {
+		if strings.HasPrefix(name, "*:") {
+			return true
+		}
+		key = "node/" + name
+	}
 	found := false
 	e.view.Referrers(key, func(from string) bool {
 		kind, _ := pb.SplitKey(from)
@@ -146,6 +158,7 @@ func (e *evaluator) evaluate(s *grammar.Statement) {
 		e.fault(at{s.Position, 1}, CodeNotInFile, "%q is a command: it cannot stand in a file", brief(s.Text))
 		return
 	}
+	e.countKept(s)
 	switch s.Action {
 	case grammar.ActionDefine:
 		e.define(s)
@@ -154,7 +167,13 @@ func (e *evaluator) evaluate(s *grammar.Statement) {
 	case grammar.ActionAdd:
 		e.addMembers(s)
 	case grammar.ActionRemove:
+		if s.Kind != grammar.KindPool {
+			e.removeElements(s)
+			return
+		}
 		e.removeMembers(s)
+	case grammar.ActionToggle:
+		e.toggle(s)
 	case grammar.ActionDelete:
 		e.remove(s)
 	case grammar.ActionKeep:
@@ -226,40 +245,65 @@ func (e *evaluator) portPersist(s *grammar.Statement) {
 	}
 }
 
-// keep stores a statement that is not in effect.
+// countKept counts a statement of which nothing is in effect.
+func (e *evaluator) countKept(s *grammar.Statement) {
+	if !inFile(s.Action) || s.InEffect() || e.counted != nil && proto.Equal(e.counted, s.Position) {
+		return
+	}
+	e.counted = s.Position
+	keyword := s.Text
+	if i := strings.IndexFunc(keyword, func(r rune) bool { return unicode.IsSpace(r) || r == '{' }); i > 0 {
+		keyword = keyword[:i]
+	}
+	if i := slices.IndexFunc(e.kept, func(k Kept) bool { return k.Keyword == keyword }); i >= 0 {
+		e.kept[i].Count++
+		return
+	}
+	e.kept = append(e.kept, Kept{Keyword: keyword, Count: 1, Position: config.Position(s.Position)})
+}
+
+// keep stores a statement that is kept as it was written. One with braces stands for the object that it names: what was defined of
+// that before gives way, but a monitor is not created again by a command.
 func (e *evaluator) keep(s *grammar.Statement) {
 	o := config.Clone(s.Object)
 	keyword := o.GetKept().GetKeyword()
-	if i := slices.IndexFunc(e.kept, func(k Kept) bool { return k.Keyword == keyword }); i >= 0 {
-		e.kept[i].Count++
-	} else {
-		e.kept = append(e.kept, Kept{Keyword: keyword, Count: 1, Position: config.Position(s.Position)})
-	}
-	if e.options.Mode != ModeLoad && !e.replaceKept(s, keyword) {
-		return
+	if name := keptName(s.Text); name != "" && e.options.Mode != ModeLoad {
+		if keyword == "monitor" && e.refuseExisting(s, name) {
+			return
+		}
+		e.dropKept(s, keyword, name)
+		if key := keyword + "/" + name; e.view.Get(key) != nil {
+			e.delete(s, key)
+		}
 	}
 	e.replace(s, o)
 	e.summarize(s)
 }
 
-// replaceKept removes the kept statement with braces that a new one of the same keyword and name replaces. A monitor is not
-// replaced by a command that creates it again: that is refused.
-func (e *evaluator) replaceKept(s *grammar.Statement, keyword string) bool {
-	head, _, braces := strings.Cut(s.Text, "{")
+// keptName is the name of a kept statement KEYWORD NAME { ... }; "" for statements of another form.
+func keptName(text string) string {
+	head, _, braces := strings.Cut(text, "{")
 	words := strings.Fields(head)
 	if !braces || len(words) != 2 {
-		return true
+		return ""
 	}
-	for _, o := range config.KeptAs(e.view, keyword, words[1]) {
-		head, _, braces := strings.Cut(o.GetKept().GetText(), "{")
-		if !braces || len(strings.Fields(head)) != 2 {
-			continue
+	return words[1]
+}
+
+// dropKept removes the statements with braces that are kept as text and define an object.
+func (e *evaluator) dropKept(s *grammar.Statement, keyword, name string) {
+	for _, o := range config.KeptAs(e.view, keyword, name) {
+		if keptName(o.GetKept().GetText()) == name {
+			e.delete(s, o.Key())
 		}
-		if keyword == "monitor" && e.options.Mode == ModeCommand {
-			e.fault(keyAt(s), CodeExisting, "existing monitor %s: delete it first", words[1])
-			return false
-		}
-		e.delete(s, o.Key())
 	}
+}
+
+// refuseExisting notes that a command creates a monitor that exists.
+func (e *evaluator) refuseExisting(s *grammar.Statement, name string) bool {
+	if e.options.Mode != ModeCommand || e.view.Get("monitor/"+name) == nil && len(config.KeptAs(e.view, "monitor", name)) == 0 {
+		return false
+	}
+	e.fault(keyAt(s), CodeExisting, "existing monitor %s: delete it first, or change it with modify", name)
 	return true
 }

@@ -107,7 +107,7 @@ func (e *evaluator) warnStrayNodes() {
 	}
 	for key, t := range e.touched {
 		kind, name := pb.SplitKey(key)
-		if kind != "node" && kind != "virtual_address" || t.last == nil || e.view.Get(key) == nil || e.exists(key) {
+		if kind != "node" && kind != "virtual_address" && kind != "monitor_use" || t.last == nil || e.view.Get(key) == nil || e.exists(key) {
 			continue
 		}
 		what := "node " + name + " is not a member of any pool"

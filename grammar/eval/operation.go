@@ -3,6 +3,7 @@ package eval
 import (
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // operation notes a query or an operational command. It is carried out when all changes are made.
@@ -51,11 +52,15 @@ func namedBy(s *grammar.Statement) []string {
 
 // known reports whether something can be shown.
 func (e *evaluator) known(key string) bool {
-	switch kind, _ := pb.SplitKey(key); kind {
+	switch kind, name := pb.SplitKey(key); kind {
 	case "node", "virtual_address":
 		return e.exists(key)
 	case "service", "global":
 		return true
+	case "monitor":
+		if config.IsMonitorTemplate(name) {
+			return true
+		}
 	}
 	return e.view.Get(key) != nil || len(e.keptAs(key)) > 0
 }

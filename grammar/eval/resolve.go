@@ -53,7 +53,7 @@ func (e *evaluator) namesHosts(s *grammar.Statement) bool {
 // of a VLAN.
 func hasAddress(kind, name string) bool {
 	_, _, hasPort := config.SplitAddress(name)
-	return kind == "virtual" && hasPort || kind == "virtual_address" || kind == "node"
+	return kind == "virtual" && hasPort || kind == "virtual_address" || kind == "node" || kind == "monitor_use"
 }
 
 // eachAddress visits every address of a statement that a person may write as a host name.
@@ -82,6 +82,8 @@ func eachAddress(s *grammar.Statement, fn func(text *string, where at)) {
 		optional(k.VirtualAddress.Broadcast, key)
 	case *pb.Object_Node:
 		fn(&k.Node.Address, key)
+	case *pb.Object_MonitorUse:
+		fn(&k.MonitorUse.Target, key)
 	}
 	members(s.NodeList)
 	if s.Filter != nil {

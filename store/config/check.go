@@ -128,7 +128,7 @@ func (c *checker) checkInUse(key string) {
 	}
 	var users []string
 	c.view.Referrers(key, func(from string) bool {
-		if !c.own[from] {
+		if user, _ := pb.SplitKey(from); !c.own[from] && user != "proxy" {
 			users = append(users, Title(from))
 		}
 		return true
@@ -211,6 +211,15 @@ func Title(key string) string {
 	return kind + " " + name
 }
 
+// referKept is refer for an object that nothing acts on: what it names may be a word of the old unit that is not known here.
+func (c *checker) referKept(from string, at *spot, to string) {
+	before := len(c.findings)
+	c.refer(from, at, to)
+	for _, f := range c.findings[before:] {
+		f.Severity = pb.Severity_SEVERITY_WARNING
+	}
+}
+
 // refer notes a fault unless the key that an object refers to is defined.
 func (c *checker) refer(from string, at *spot, to string) {
 	kind, name := pb.SplitKey(to)
@@ -230,16 +239,18 @@ func (c *checker) refer(from string, at *spot, to string) {
 
 func kindTitle(kind string) string { return Title(kind + "/") }
 
-// templates are the monitors that exist without a definition.
-var templates = strings.Fields(`icmp tcp_echo tcp http https ftp pop3 smtp nntp sql imap radius ldap real_server wmi snmp_dca
-	snmp_dca_base udp gateway external https_443`)
+// templates are the names of the monitors that exist without a definition.
+var templates = pb.MonitorTemplateNames()
+
+// IsMonitorTemplate reports whether a monitor exists without a definition.
+func IsMonitorTemplate(name string) bool { return slices.Contains(templates, name) }
 
 // builtIn reports whether something exists without an object of its own: a monitor template, or a class or monitor whose
 // statement is kept as text.
 func (c *checker) builtIn(kind, name string) bool {
 	switch kind {
 	case "monitor":
-		if slices.Contains(templates, name) {
+		if IsMonitorTemplate(name) {
 			return true
 		}
 	case "class":

@@ -104,12 +104,12 @@ func (c *checker) checkRelations(key string, o *pb.Object) {
 		c.warnReached(key, k.Pool)
 	case *pb.Object_MonitorUse:
 		for _, m := range k.MonitorUse.GetMonitors() {
-			c.refer(key, attribute(k.MonitorUse.GetMeta()), "monitor/"+m)
+			c.referKept(key, attribute(k.MonitorUse.GetMeta(), "monitor use"), "monitor/"+m)
 		}
 	case *pb.Object_Monitor:
-		c.refer(key, attribute(k.Monitor.GetMeta(), "use"), "monitor/"+k.Monitor.GetUse())
+		c.referKept(key, attribute(k.Monitor.GetMeta(), "use"), "monitor/"+k.Monitor.GetUse())
 	case *pb.Object_Proxy:
-		c.refer(key, attribute(k.Proxy.GetMeta(), "target"), "virtual/"+k.Proxy.GetTargetVirtual())
+		c.referKept(key, attribute(k.Proxy.GetMeta(), "target virtual"), "virtual/"+k.Proxy.GetTargetVirtual())
 	}
 }
 

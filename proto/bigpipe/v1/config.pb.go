@@ -1578,6 +1578,7 @@ type Object struct {
 	//	*Object_Authz
 	//	*Object_MonitorUse
 	//	*Object_Kept
+	//	*Object_Vlangroup
 	Kind          isObject_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1818,6 +1819,15 @@ func (x *Object) GetKept() *Kept {
 	return nil
 }
 
+func (x *Object) GetVlangroup() *Vlangroup {
+	if x != nil {
+		if x, ok := x.Kind.(*Object_Vlangroup); ok {
+			return x.Vlangroup
+		}
+	}
+	return nil
+}
+
 type isObject_Kind interface {
 	isObject_Kind()
 }
@@ -1910,6 +1920,10 @@ type Object_Kept struct {
 	Kept *Kept `protobuf:"bytes,22,opt,name=kept,proto3,oneof"`
 }
 
+type Object_Vlangroup struct {
+	Vlangroup *Vlangroup `protobuf:"bytes,23,opt,name=vlangroup,proto3,oneof"`
+}
+
 func (*Object_Global) isObject_Kind() {}
 
 func (*Object_Pool) isObject_Kind() {}
@@ -1953,6 +1967,8 @@ func (*Object_Authz) isObject_Kind() {}
 func (*Object_MonitorUse) isObject_Kind() {}
 
 func (*Object_Kept) isObject_Kind() {}
+
+func (*Object_Vlangroup) isObject_Kind() {}
 
 // Kept is a statement that is accepted and printed back whole, but not in effect.
 type Kept struct {
@@ -3731,6 +3747,8 @@ type Global struct {
 	SnatLimit               *uint32         `protobuf:"varint,73,opt,name=snat_limit,json=snatLimit,proto3,oneof" json:"snat_limit,omitempty"`
 	SnatTimeoutTcp          *uint32         `protobuf:"varint,74,opt,name=snat_timeout_tcp,json=snatTimeoutTcp,proto3,oneof" json:"snat_timeout_tcp,omitempty"`
 	SnatTimeoutUdp          *uint32         `protobuf:"varint,75,opt,name=snat_timeout_udp,json=snatTimeoutUdp,proto3,oneof" json:"snat_timeout_udp,omitempty"`
+	// default_gateway use pool NAME (4.5).
+	DefaultGatewayPool *string `protobuf:"bytes,76,opt,name=default_gateway_pool,json=defaultGatewayPool,proto3,oneof" json:"default_gateway_pool,omitempty"`
 	// sysctl variables with no meaning here: kept and printed back.
 	Sysctls       []*Sysctl `protobuf:"bytes,90,rep,name=sysctls,proto3" json:"sysctls,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4066,6 +4084,13 @@ func (x *Global) GetSnatTimeoutUdp() uint32 {
 		return *x.SnatTimeoutUdp
 	}
 	return 0
+}
+
+func (x *Global) GetDefaultGatewayPool() string {
+	if x != nil && x.DefaultGatewayPool != nil {
+		return *x.DefaultGatewayPool
+	}
+	return ""
 }
 
 func (x *Global) GetSysctls() []*Sysctl {
@@ -5340,7 +5365,7 @@ type Monitor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The template or monitor that it is derived from.
+	// The template or monitor that it is derived from; "" for a template.
 	Use      string  `protobuf:"bytes,3,opt,name=use,proto3" json:"use,omitempty"`
 	Interval *uint32 `protobuf:"varint,4,opt,name=interval,proto3,oneof" json:"interval,omitempty"`
 	Timeout  *uint32 `protobuf:"varint,5,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
@@ -5516,9 +5541,10 @@ type MonitorUse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Meta   *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Target string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	// All must succeed (and).
-	Monitors      []string `protobuf:"bytes,3,rep,name=monitors,proto3" json:"monitors,omitempty"`
-	Enabled       *bool    `protobuf:"varint,4,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
+	// All must succeed (and). Empty: those of the association with the port or the address.
+	Monitors []string `protobuf:"bytes,3,rep,name=monitors,proto3" json:"monitors,omitempty"`
+	// monitor instance TARGET enable|disable.
+	Enabled       *bool `protobuf:"varint,4,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5583,13 +5609,14 @@ func (x *MonitorUse) GetEnabled() bool {
 
 // Snat maps source addresses. Key: snat/TO.
 type Snat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	Default       bool                   `protobuf:"varint,3,opt,name=default,proto3" json:"default,omitempty"`
-	Origins       []string               `protobuf:"bytes,4,rep,name=origins,proto3" json:"origins,omitempty"`
-	Unit          *uint32                `protobuf:"varint,5,opt,name=unit,proto3,oneof" json:"unit,omitempty"`
-	Netmask       *string                `protobuf:"bytes,6,opt,name=netmask,proto3,oneof" json:"netmask,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// An address, or auto: that of the VLAN.
+	To            string   `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Default       bool     `protobuf:"varint,3,opt,name=default,proto3" json:"default,omitempty"`
+	Origins       []string `protobuf:"bytes,4,rep,name=origins,proto3" json:"origins,omitempty"`
+	Unit          *uint32  `protobuf:"varint,5,opt,name=unit,proto3,oneof" json:"unit,omitempty"`
+	Netmask       *string  `protobuf:"bytes,6,opt,name=netmask,proto3,oneof" json:"netmask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5929,6 +5956,7 @@ type Interface struct {
 	Failsafe          *Failsafe              `protobuf:"varint,8,opt,name=failsafe,proto3,enum=bigpipe.v1.Failsafe,oneof" json:"failsafe,omitempty"`
 	Timeout           *uint32                `protobuf:"varint,9,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
 	Media             *string                `protobuf:"bytes,10,opt,name=media,proto3,oneof" json:"media,omitempty"`
+	Duplex            *string                `protobuf:"bytes,11,opt,name=duplex,proto3,oneof" json:"duplex,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -6029,6 +6057,13 @@ func (x *Interface) GetTimeout() uint32 {
 func (x *Interface) GetMedia() string {
 	if x != nil && x.Media != nil {
 		return *x.Media
+	}
+	return ""
+}
+
+func (x *Interface) GetDuplex() string {
+	if x != nil && x.Duplex != nil {
+		return *x.Duplex
 	}
 	return ""
 }
@@ -6190,8 +6225,10 @@ type Vlan struct {
 	Timeout       *uint32                `protobuf:"varint,6,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
 	MacMasq       *string                `protobuf:"bytes,7,opt,name=mac_masq,json=macMasq,proto3,oneof" json:"mac_masq,omitempty"`
 	AdminportOpen *bool                  `protobuf:"varint,8,opt,name=adminport_open,json=adminportOpen,proto3,oneof" json:"adminport_open,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Interfaces whose frames carry the tag.
+	TaggedInterfaces []string `protobuf:"bytes,9,rep,name=tagged_interfaces,json=taggedInterfaces,proto3" json:"tagged_interfaces,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Vlan) Reset() {
@@ -6280,6 +6317,82 @@ func (x *Vlan) GetAdminportOpen() bool {
 	return false
 }
 
+func (x *Vlan) GetTaggedInterfaces() []string {
+	if x != nil {
+		return x.TaggedInterfaces
+	}
+	return nil
+}
+
+// Vlangroup joins VLANs into one (4.5). Key: vlangroup/NAME.
+type Vlangroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Vlans         []string               `protobuf:"bytes,3,rep,name=vlans,proto3" json:"vlans,omitempty"`
+	MacMasq       *string                `protobuf:"bytes,4,opt,name=mac_masq,json=macMasq,proto3,oneof" json:"mac_masq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Vlangroup) Reset() {
+	*x = Vlangroup{}
+	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Vlangroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Vlangroup) ProtoMessage() {}
+
+func (x *Vlangroup) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Vlangroup.ProtoReflect.Descriptor instead.
+func (*Vlangroup) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Vlangroup) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Vlangroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Vlangroup) GetVlans() []string {
+	if x != nil {
+		return x.Vlans
+	}
+	return nil
+}
+
+func (x *Vlangroup) GetMacMasq() string {
+	if x != nil && x.MacMasq != nil {
+		return *x.MacMasq
+	}
+	return ""
+}
+
 // SelfAddress is an address of the unit itself (4.x). Key: self/ADDRESS.
 type SelfAddress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6297,7 +6410,7 @@ type SelfAddress struct {
 
 func (x *SelfAddress) Reset() {
 	*x = SelfAddress{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6309,7 +6422,7 @@ func (x *SelfAddress) String() string {
 func (*SelfAddress) ProtoMessage() {}
 
 func (x *SelfAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6322,7 +6435,7 @@ func (x *SelfAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelfAddress.ProtoReflect.Descriptor instead.
 func (*SelfAddress) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SelfAddress) GetMeta() *Meta {
@@ -6393,7 +6506,7 @@ type Trunk struct {
 
 func (x *Trunk) Reset() {
 	*x = Trunk{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6405,7 +6518,7 @@ func (x *Trunk) String() string {
 func (*Trunk) ProtoMessage() {}
 
 func (x *Trunk) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6418,7 +6531,7 @@ func (x *Trunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trunk.ProtoReflect.Descriptor instead.
 func (*Trunk) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Trunk) GetMeta() *Meta {
@@ -6455,7 +6568,7 @@ type Stp struct {
 
 func (x *Stp) Reset() {
 	*x = Stp{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6467,7 +6580,7 @@ func (x *Stp) String() string {
 func (*Stp) ProtoMessage() {}
 
 func (x *Stp) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6480,7 +6593,7 @@ func (x *Stp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stp.ProtoReflect.Descriptor instead.
 func (*Stp) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Stp) GetMeta() *Meta {
@@ -6513,17 +6626,18 @@ func (x *Stp) GetEnabled() bool {
 
 // Authz is a client authorization model of the SSL proxy. Key: authz/NAME.
 type Authz struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Settings      []string               `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Words of one line of the body each.
+	Settings      []string `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Authz) Reset() {
 	*x = Authz{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6535,7 +6649,7 @@ func (x *Authz) String() string {
 func (*Authz) ProtoMessage() {}
 
 func (x *Authz) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6548,7 +6662,7 @@ func (x *Authz) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authz.ProtoReflect.Descriptor instead.
 func (*Authz) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Authz) GetMeta() *Meta {
@@ -6595,7 +6709,7 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"attributes\x18\x04 \x03(\v2\x1d.bigpipe.v1.AttributePositionR\n" +
 	"attributes\"6\n" +
 	"\x06Config\x12,\n" +
-	"\aobjects\x18\x01 \x03(\v2\x12.bigpipe.v1.ObjectR\aobjects\"\x81\b\n" +
+	"\aobjects\x18\x01 \x03(\v2\x12.bigpipe.v1.ObjectR\aobjects\"\xb8\b\n" +
 	"\x06Object\x12,\n" +
 	"\x06global\x18\x01 \x01(\v2\x12.bigpipe.v1.GlobalH\x00R\x06global\x12&\n" +
 	"\x04pool\x18\x02 \x01(\v2\x10.bigpipe.v1.PoolH\x00R\x04pool\x12&\n" +
@@ -6620,7 +6734,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\x05authz\x18\x14 \x01(\v2\x11.bigpipe.v1.AuthzH\x00R\x05authz\x129\n" +
 	"\vmonitor_use\x18\x15 \x01(\v2\x16.bigpipe.v1.MonitorUseH\x00R\n" +
 	"monitorUse\x12&\n" +
-	"\x04kept\x18\x16 \x01(\v2\x10.bigpipe.v1.KeptH\x00R\x04keptB\x06\n" +
+	"\x04kept\x18\x16 \x01(\v2\x10.bigpipe.v1.KeptH\x00R\x04kept\x125\n" +
+	"\tvlangroup\x18\x17 \x01(\v2\x15.bigpipe.v1.VlangroupH\x00R\tvlangroupB\x06\n" +
 	"\x04kind\"Z\n" +
 	"\x04Kept\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x18\n" +
@@ -6971,7 +7086,7 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"3\n" +
 	"\tCookieKey\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04file\x18\x02 \x01(\tR\x04file\"\xeb\x16\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\"\xbb\x17\n" +
 	"\x06Global\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12;\n" +
 	"\x17persist_across_services\x18\n" +
@@ -7023,7 +7138,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"snat_limit\x18I \x01(\rH%R\tsnatLimit\x88\x01\x01\x12-\n" +
 	"\x10snat_timeout_tcp\x18J \x01(\rH&R\x0esnatTimeoutTcp\x88\x01\x01\x12-\n" +
-	"\x10snat_timeout_udp\x18K \x01(\rH'R\x0esnatTimeoutUdp\x88\x01\x01\x12,\n" +
+	"\x10snat_timeout_udp\x18K \x01(\rH'R\x0esnatTimeoutUdp\x88\x01\x01\x125\n" +
+	"\x14default_gateway_pool\x18L \x01(\tH(R\x12defaultGatewayPool\x88\x01\x01\x12,\n" +
 	"\asysctls\x18Z \x03(\v2\x12.bigpipe.v1.SysctlR\asysctlsB\x1a\n" +
 	"\x18_persist_across_servicesB\x1a\n" +
 	"\x18_persist_across_virtualsB\x17\n" +
@@ -7064,7 +7180,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\v_quiet_bootB\r\n" +
 	"\v_snat_limitB\x13\n" +
 	"\x11_snat_timeout_tcpB\x13\n" +
-	"\x11_snat_timeout_udp\"2\n" +
+	"\x11_snat_timeout_udpB\x17\n" +
+	"\x15_default_gateway_pool\"2\n" +
 	"\x06Sysctl\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\bR\x05value\"y\n" +
@@ -7264,7 +7381,7 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\x04_sslB\x06\n" +
 	"\x04_keyB\a\n" +
 	"\x05_certB\x10\n" +
-	"\x0e_cipher_insert\"\xda\x03\n" +
+	"\x0e_cipher_insert\"\x82\x04\n" +
 	"\tInterface\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -7276,7 +7393,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\bfailsafe\x18\b \x01(\x0e2\x14.bigpipe.v1.FailsafeH\x05R\bfailsafe\x88\x01\x01\x12\x1d\n" +
 	"\atimeout\x18\t \x01(\rH\x06R\atimeout\x88\x01\x01\x12\x19\n" +
 	"\x05media\x18\n" +
-	" \x01(\tH\aR\x05media\x88\x01\x01B\a\n" +
+	" \x01(\tH\aR\x05media\x88\x01\x01\x12\x1b\n" +
+	"\x06duplex\x18\v \x01(\tH\bR\x06duplex\x88\x01\x01B\a\n" +
 	"\x05_destB\t\n" +
 	"\a_sourceB\x15\n" +
 	"\x13_source_translationB\x11\n" +
@@ -7285,7 +7403,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\t_failsafeB\n" +
 	"\n" +
 	"\b_timeoutB\b\n" +
-	"\x06_media\"\xe5\x01\n" +
+	"\x06_mediaB\t\n" +
+	"\a_duplex\"\xe5\x01\n" +
 	"\aIpalias\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1c\n" +
@@ -7301,7 +7420,7 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\x05Alias\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xcf\x02\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xfc\x02\n" +
 	"\x04Vlan\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
@@ -7312,13 +7431,20 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\ffailsafe_arm\x18\x05 \x01(\bH\x01R\vfailsafeArm\x88\x01\x01\x12\x1d\n" +
 	"\atimeout\x18\x06 \x01(\rH\x02R\atimeout\x88\x01\x01\x12\x1e\n" +
 	"\bmac_masq\x18\a \x01(\tH\x03R\amacMasq\x88\x01\x01\x12*\n" +
-	"\x0eadminport_open\x18\b \x01(\bH\x04R\radminportOpen\x88\x01\x01B\x06\n" +
+	"\x0eadminport_open\x18\b \x01(\bH\x04R\radminportOpen\x88\x01\x01\x12+\n" +
+	"\x11tagged_interfaces\x18\t \x03(\tR\x10taggedInterfacesB\x06\n" +
 	"\x04_tagB\x0f\n" +
 	"\r_failsafe_armB\n" +
 	"\n" +
 	"\b_timeoutB\v\n" +
 	"\t_mac_masqB\x11\n" +
-	"\x0f_adminport_open\"\xd4\x02\n" +
+	"\x0f_adminport_open\"\x88\x01\n" +
+	"\tVlangroup\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05vlans\x18\x03 \x03(\tR\x05vlans\x12\x1e\n" +
+	"\bmac_masq\x18\x04 \x01(\tH\x00R\amacMasq\x88\x01\x01B\v\n" +
+	"\t_mac_masq\"\xd4\x02\n" +
 	"\vSelfAddress\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x17\n" +
@@ -7513,7 +7639,7 @@ func file_bigpipe_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 23)
-var file_bigpipe_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_bigpipe_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_bigpipe_v1_config_proto_goTypes = []any{
 	(LbMode)(0),               // 0: bigpipe.v1.LbMode
 	(PersistMode)(0),          // 1: bigpipe.v1.PersistMode
@@ -7581,10 +7707,11 @@ var file_bigpipe_v1_config_proto_goTypes = []any{
 	(*Ipalias)(nil),           // 63: bigpipe.v1.Ipalias
 	(*Alias)(nil),             // 64: bigpipe.v1.Alias
 	(*Vlan)(nil),              // 65: bigpipe.v1.Vlan
-	(*SelfAddress)(nil),       // 66: bigpipe.v1.SelfAddress
-	(*Trunk)(nil),             // 67: bigpipe.v1.Trunk
-	(*Stp)(nil),               // 68: bigpipe.v1.Stp
-	(*Authz)(nil),             // 69: bigpipe.v1.Authz
+	(*Vlangroup)(nil),         // 66: bigpipe.v1.Vlangroup
+	(*SelfAddress)(nil),       // 67: bigpipe.v1.SelfAddress
+	(*Trunk)(nil),             // 68: bigpipe.v1.Trunk
+	(*Stp)(nil),               // 69: bigpipe.v1.Stp
+	(*Authz)(nil),             // 70: bigpipe.v1.Authz
 }
 var file_bigpipe_v1_config_proto_depIdxs = []int32{
 	23,  // 0: bigpipe.v1.Meta.position:type_name -> bigpipe.v1.Position
@@ -7606,100 +7733,102 @@ var file_bigpipe_v1_config_proto_depIdxs = []int32{
 	63,  // 16: bigpipe.v1.Object.ipalias:type_name -> bigpipe.v1.Ipalias
 	64,  // 17: bigpipe.v1.Object.alias:type_name -> bigpipe.v1.Alias
 	65,  // 18: bigpipe.v1.Object.vlan:type_name -> bigpipe.v1.Vlan
-	66,  // 19: bigpipe.v1.Object.self:type_name -> bigpipe.v1.SelfAddress
-	67,  // 20: bigpipe.v1.Object.trunk:type_name -> bigpipe.v1.Trunk
-	68,  // 21: bigpipe.v1.Object.stp:type_name -> bigpipe.v1.Stp
-	69,  // 22: bigpipe.v1.Object.authz:type_name -> bigpipe.v1.Authz
+	67,  // 19: bigpipe.v1.Object.self:type_name -> bigpipe.v1.SelfAddress
+	68,  // 20: bigpipe.v1.Object.trunk:type_name -> bigpipe.v1.Trunk
+	69,  // 21: bigpipe.v1.Object.stp:type_name -> bigpipe.v1.Stp
+	70,  // 22: bigpipe.v1.Object.authz:type_name -> bigpipe.v1.Authz
 	58,  // 23: bigpipe.v1.Object.monitor_use:type_name -> bigpipe.v1.MonitorUse
 	28,  // 24: bigpipe.v1.Object.kept:type_name -> bigpipe.v1.Kept
-	25,  // 25: bigpipe.v1.Kept.meta:type_name -> bigpipe.v1.Meta
-	25,  // 26: bigpipe.v1.Pool.meta:type_name -> bigpipe.v1.Meta
-	31,  // 27: bigpipe.v1.Pool.members:type_name -> bigpipe.v1.Member
-	0,   // 28: bigpipe.v1.Pool.lb_mode:type_name -> bigpipe.v1.LbMode
-	1,   // 29: bigpipe.v1.Pool.persist_mode:type_name -> bigpipe.v1.PersistMode
-	2,   // 30: bigpipe.v1.Pool.cookie_mode:type_name -> bigpipe.v1.CookieMode
-	3,   // 31: bigpipe.v1.Pool.cookie_samesite:type_name -> bigpipe.v1.CookieSamesite
-	4,   // 32: bigpipe.v1.Pool.cookie_encryption:type_name -> bigpipe.v1.CookieEncryption
-	5,   // 33: bigpipe.v1.Pool.cookie_lifetime:type_name -> bigpipe.v1.CookieLifetime
-	6,   // 34: bigpipe.v1.Pool.token_type:type_name -> bigpipe.v1.TokenType
-	7,   // 35: bigpipe.v1.Pool.token_lifetime:type_name -> bigpipe.v1.TokenLifetime
-	8,   // 36: bigpipe.v1.Pool.token_on_conflict:type_name -> bigpipe.v1.TokenOnConflict
-	3,   // 37: bigpipe.v1.Pool.token_samesite:type_name -> bigpipe.v1.CookieSamesite
-	9,   // 38: bigpipe.v1.Pool.token_secure:type_name -> bigpipe.v1.TokenSecure
-	10,  // 39: bigpipe.v1.Pool.jroute_rewrite:type_name -> bigpipe.v1.JrouteRewrite
-	30,  // 40: bigpipe.v1.Pool.jroute_idempotent:type_name -> bigpipe.v1.IdempotentPattern
-	11,  // 41: bigpipe.v1.Pool.ssl_tickets:type_name -> bigpipe.v1.SslTickets
-	12,  // 42: bigpipe.v1.Pool.ssl_fallback:type_name -> bigpipe.v1.SslFallback
-	13,  // 43: bigpipe.v1.Pool.persist_unavailable:type_name -> bigpipe.v1.Unavailable
-	13,  // 44: bigpipe.v1.Pool.persist_unknown:type_name -> bigpipe.v1.Unavailable
-	14,  // 45: bigpipe.v1.Pool.on_down:type_name -> bigpipe.v1.OnDown
-	25,  // 46: bigpipe.v1.Member.meta:type_name -> bigpipe.v1.Meta
-	25,  // 47: bigpipe.v1.VirtualServer.meta:type_name -> bigpipe.v1.Meta
-	32,  // 48: bigpipe.v1.VirtualServer.pools:type_name -> bigpipe.v1.WeightedPool
-	17,  // 49: bigpipe.v1.VirtualServer.mirror:type_name -> bigpipe.v1.VirtualMirror
-	15,  // 50: bigpipe.v1.VirtualServer.http:type_name -> bigpipe.v1.HttpProcessing
-	16,  // 51: bigpipe.v1.VirtualServer.proxy_protocol:type_name -> bigpipe.v1.ProxyProtocol
-	25,  // 52: bigpipe.v1.VirtualAddress.meta:type_name -> bigpipe.v1.Meta
-	25,  // 53: bigpipe.v1.Node.meta:type_name -> bigpipe.v1.Meta
-	25,  // 54: bigpipe.v1.Service.meta:type_name -> bigpipe.v1.Meta
-	25,  // 55: bigpipe.v1.Global.meta:type_name -> bigpipe.v1.Meta
-	18,  // 56: bigpipe.v1.Global.persist_timer:type_name -> bigpipe.v1.PersistTimer
-	37,  // 57: bigpipe.v1.Global.map_proxies:type_name -> bigpipe.v1.MapProxy
-	38,  // 58: bigpipe.v1.Global.cookie_keys:type_name -> bigpipe.v1.CookieKey
-	0,   // 59: bigpipe.v1.Global.lb:type_name -> bigpipe.v1.LbMode
-	19,  // 60: bigpipe.v1.Global.gateway_failsafe:type_name -> bigpipe.v1.Failsafe
-	20,  // 61: bigpipe.v1.Global.fastflow_active:type_name -> bigpipe.v1.FastflowActive
-	40,  // 62: bigpipe.v1.Global.sysctls:type_name -> bigpipe.v1.Sysctl
-	25,  // 63: bigpipe.v1.Rule.meta:type_name -> bigpipe.v1.Meta
-	42,  // 64: bigpipe.v1.Rule.statement:type_name -> bigpipe.v1.RuleStatement
-	23,  // 65: bigpipe.v1.RuleStatement.position:type_name -> bigpipe.v1.Position
-	44,  // 66: bigpipe.v1.RuleStatement.if:type_name -> bigpipe.v1.RuleIf
-	45,  // 67: bigpipe.v1.RuleStatement.use:type_name -> bigpipe.v1.RuleUse
-	46,  // 68: bigpipe.v1.RuleStatement.discard:type_name -> bigpipe.v1.RuleDiscard
-	47,  // 69: bigpipe.v1.RuleStatement.redirect:type_name -> bigpipe.v1.RuleRedirect
-	48,  // 70: bigpipe.v1.RuleStatement.cache:type_name -> bigpipe.v1.RuleCache
-	49,  // 71: bigpipe.v1.RuleStatement.hash:type_name -> bigpipe.v1.RuleHash
-	43,  // 72: bigpipe.v1.RuleStatement.block:type_name -> bigpipe.v1.RuleBlock
-	42,  // 73: bigpipe.v1.RuleBlock.statements:type_name -> bigpipe.v1.RuleStatement
-	50,  // 74: bigpipe.v1.RuleIf.condition:type_name -> bigpipe.v1.RuleExpression
-	42,  // 75: bigpipe.v1.RuleIf.then:type_name -> bigpipe.v1.RuleStatement
-	42,  // 76: bigpipe.v1.RuleIf.else:type_name -> bigpipe.v1.RuleStatement
-	32,  // 77: bigpipe.v1.RuleUse.pools:type_name -> bigpipe.v1.WeightedPool
-	50,  // 78: bigpipe.v1.RuleCache.condition:type_name -> bigpipe.v1.RuleExpression
-	54,  // 79: bigpipe.v1.RuleHash.variable:type_name -> bigpipe.v1.RuleVariable
-	23,  // 80: bigpipe.v1.RuleExpression.position:type_name -> bigpipe.v1.Position
-	51,  // 81: bigpipe.v1.RuleExpression.or:type_name -> bigpipe.v1.RuleBinary
-	51,  // 82: bigpipe.v1.RuleExpression.and:type_name -> bigpipe.v1.RuleBinary
-	50,  // 83: bigpipe.v1.RuleExpression.not:type_name -> bigpipe.v1.RuleExpression
-	52,  // 84: bigpipe.v1.RuleExpression.comparison:type_name -> bigpipe.v1.RuleComparison
-	54,  // 85: bigpipe.v1.RuleExpression.exists:type_name -> bigpipe.v1.RuleVariable
-	50,  // 86: bigpipe.v1.RuleBinary.left:type_name -> bigpipe.v1.RuleExpression
-	50,  // 87: bigpipe.v1.RuleBinary.right:type_name -> bigpipe.v1.RuleExpression
-	54,  // 88: bigpipe.v1.RuleComparison.variable:type_name -> bigpipe.v1.RuleVariable
-	21,  // 89: bigpipe.v1.RuleComparison.operator:type_name -> bigpipe.v1.RuleOperator
-	53,  // 90: bigpipe.v1.RuleComparison.address:type_name -> bigpipe.v1.RuleAddress
-	22,  // 91: bigpipe.v1.RuleVariable.name:type_name -> bigpipe.v1.RuleVariableName
-	25,  // 92: bigpipe.v1.Class.meta:type_name -> bigpipe.v1.Meta
-	56,  // 93: bigpipe.v1.Class.networks:type_name -> bigpipe.v1.ClassNetwork
-	25,  // 94: bigpipe.v1.Monitor.meta:type_name -> bigpipe.v1.Meta
-	25,  // 95: bigpipe.v1.MonitorUse.meta:type_name -> bigpipe.v1.Meta
-	25,  // 96: bigpipe.v1.Snat.meta:type_name -> bigpipe.v1.Meta
-	25,  // 97: bigpipe.v1.Nat.meta:type_name -> bigpipe.v1.Meta
-	25,  // 98: bigpipe.v1.Proxy.meta:type_name -> bigpipe.v1.Meta
-	25,  // 99: bigpipe.v1.Interface.meta:type_name -> bigpipe.v1.Meta
-	19,  // 100: bigpipe.v1.Interface.failsafe:type_name -> bigpipe.v1.Failsafe
-	25,  // 101: bigpipe.v1.Ipalias.meta:type_name -> bigpipe.v1.Meta
-	25,  // 102: bigpipe.v1.Alias.meta:type_name -> bigpipe.v1.Meta
-	25,  // 103: bigpipe.v1.Vlan.meta:type_name -> bigpipe.v1.Meta
-	25,  // 104: bigpipe.v1.SelfAddress.meta:type_name -> bigpipe.v1.Meta
-	25,  // 105: bigpipe.v1.Trunk.meta:type_name -> bigpipe.v1.Meta
-	25,  // 106: bigpipe.v1.Stp.meta:type_name -> bigpipe.v1.Meta
-	25,  // 107: bigpipe.v1.Authz.meta:type_name -> bigpipe.v1.Meta
-	108, // [108:108] is the sub-list for method output_type
-	108, // [108:108] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	66,  // 25: bigpipe.v1.Object.vlangroup:type_name -> bigpipe.v1.Vlangroup
+	25,  // 26: bigpipe.v1.Kept.meta:type_name -> bigpipe.v1.Meta
+	25,  // 27: bigpipe.v1.Pool.meta:type_name -> bigpipe.v1.Meta
+	31,  // 28: bigpipe.v1.Pool.members:type_name -> bigpipe.v1.Member
+	0,   // 29: bigpipe.v1.Pool.lb_mode:type_name -> bigpipe.v1.LbMode
+	1,   // 30: bigpipe.v1.Pool.persist_mode:type_name -> bigpipe.v1.PersistMode
+	2,   // 31: bigpipe.v1.Pool.cookie_mode:type_name -> bigpipe.v1.CookieMode
+	3,   // 32: bigpipe.v1.Pool.cookie_samesite:type_name -> bigpipe.v1.CookieSamesite
+	4,   // 33: bigpipe.v1.Pool.cookie_encryption:type_name -> bigpipe.v1.CookieEncryption
+	5,   // 34: bigpipe.v1.Pool.cookie_lifetime:type_name -> bigpipe.v1.CookieLifetime
+	6,   // 35: bigpipe.v1.Pool.token_type:type_name -> bigpipe.v1.TokenType
+	7,   // 36: bigpipe.v1.Pool.token_lifetime:type_name -> bigpipe.v1.TokenLifetime
+	8,   // 37: bigpipe.v1.Pool.token_on_conflict:type_name -> bigpipe.v1.TokenOnConflict
+	3,   // 38: bigpipe.v1.Pool.token_samesite:type_name -> bigpipe.v1.CookieSamesite
+	9,   // 39: bigpipe.v1.Pool.token_secure:type_name -> bigpipe.v1.TokenSecure
+	10,  // 40: bigpipe.v1.Pool.jroute_rewrite:type_name -> bigpipe.v1.JrouteRewrite
+	30,  // 41: bigpipe.v1.Pool.jroute_idempotent:type_name -> bigpipe.v1.IdempotentPattern
+	11,  // 42: bigpipe.v1.Pool.ssl_tickets:type_name -> bigpipe.v1.SslTickets
+	12,  // 43: bigpipe.v1.Pool.ssl_fallback:type_name -> bigpipe.v1.SslFallback
+	13,  // 44: bigpipe.v1.Pool.persist_unavailable:type_name -> bigpipe.v1.Unavailable
+	13,  // 45: bigpipe.v1.Pool.persist_unknown:type_name -> bigpipe.v1.Unavailable
+	14,  // 46: bigpipe.v1.Pool.on_down:type_name -> bigpipe.v1.OnDown
+	25,  // 47: bigpipe.v1.Member.meta:type_name -> bigpipe.v1.Meta
+	25,  // 48: bigpipe.v1.VirtualServer.meta:type_name -> bigpipe.v1.Meta
+	32,  // 49: bigpipe.v1.VirtualServer.pools:type_name -> bigpipe.v1.WeightedPool
+	17,  // 50: bigpipe.v1.VirtualServer.mirror:type_name -> bigpipe.v1.VirtualMirror
+	15,  // 51: bigpipe.v1.VirtualServer.http:type_name -> bigpipe.v1.HttpProcessing
+	16,  // 52: bigpipe.v1.VirtualServer.proxy_protocol:type_name -> bigpipe.v1.ProxyProtocol
+	25,  // 53: bigpipe.v1.VirtualAddress.meta:type_name -> bigpipe.v1.Meta
+	25,  // 54: bigpipe.v1.Node.meta:type_name -> bigpipe.v1.Meta
+	25,  // 55: bigpipe.v1.Service.meta:type_name -> bigpipe.v1.Meta
+	25,  // 56: bigpipe.v1.Global.meta:type_name -> bigpipe.v1.Meta
+	18,  // 57: bigpipe.v1.Global.persist_timer:type_name -> bigpipe.v1.PersistTimer
+	37,  // 58: bigpipe.v1.Global.map_proxies:type_name -> bigpipe.v1.MapProxy
+	38,  // 59: bigpipe.v1.Global.cookie_keys:type_name -> bigpipe.v1.CookieKey
+	0,   // 60: bigpipe.v1.Global.lb:type_name -> bigpipe.v1.LbMode
+	19,  // 61: bigpipe.v1.Global.gateway_failsafe:type_name -> bigpipe.v1.Failsafe
+	20,  // 62: bigpipe.v1.Global.fastflow_active:type_name -> bigpipe.v1.FastflowActive
+	40,  // 63: bigpipe.v1.Global.sysctls:type_name -> bigpipe.v1.Sysctl
+	25,  // 64: bigpipe.v1.Rule.meta:type_name -> bigpipe.v1.Meta
+	42,  // 65: bigpipe.v1.Rule.statement:type_name -> bigpipe.v1.RuleStatement
+	23,  // 66: bigpipe.v1.RuleStatement.position:type_name -> bigpipe.v1.Position
+	44,  // 67: bigpipe.v1.RuleStatement.if:type_name -> bigpipe.v1.RuleIf
+	45,  // 68: bigpipe.v1.RuleStatement.use:type_name -> bigpipe.v1.RuleUse
+	46,  // 69: bigpipe.v1.RuleStatement.discard:type_name -> bigpipe.v1.RuleDiscard
+	47,  // 70: bigpipe.v1.RuleStatement.redirect:type_name -> bigpipe.v1.RuleRedirect
+	48,  // 71: bigpipe.v1.RuleStatement.cache:type_name -> bigpipe.v1.RuleCache
+	49,  // 72: bigpipe.v1.RuleStatement.hash:type_name -> bigpipe.v1.RuleHash
+	43,  // 73: bigpipe.v1.RuleStatement.block:type_name -> bigpipe.v1.RuleBlock
+	42,  // 74: bigpipe.v1.RuleBlock.statements:type_name -> bigpipe.v1.RuleStatement
+	50,  // 75: bigpipe.v1.RuleIf.condition:type_name -> bigpipe.v1.RuleExpression
+	42,  // 76: bigpipe.v1.RuleIf.then:type_name -> bigpipe.v1.RuleStatement
+	42,  // 77: bigpipe.v1.RuleIf.else:type_name -> bigpipe.v1.RuleStatement
+	32,  // 78: bigpipe.v1.RuleUse.pools:type_name -> bigpipe.v1.WeightedPool
+	50,  // 79: bigpipe.v1.RuleCache.condition:type_name -> bigpipe.v1.RuleExpression
+	54,  // 80: bigpipe.v1.RuleHash.variable:type_name -> bigpipe.v1.RuleVariable
+	23,  // 81: bigpipe.v1.RuleExpression.position:type_name -> bigpipe.v1.Position
+	51,  // 82: bigpipe.v1.RuleExpression.or:type_name -> bigpipe.v1.RuleBinary
+	51,  // 83: bigpipe.v1.RuleExpression.and:type_name -> bigpipe.v1.RuleBinary
+	50,  // 84: bigpipe.v1.RuleExpression.not:type_name -> bigpipe.v1.RuleExpression
+	52,  // 85: bigpipe.v1.RuleExpression.comparison:type_name -> bigpipe.v1.RuleComparison
+	54,  // 86: bigpipe.v1.RuleExpression.exists:type_name -> bigpipe.v1.RuleVariable
+	50,  // 87: bigpipe.v1.RuleBinary.left:type_name -> bigpipe.v1.RuleExpression
+	50,  // 88: bigpipe.v1.RuleBinary.right:type_name -> bigpipe.v1.RuleExpression
+	54,  // 89: bigpipe.v1.RuleComparison.variable:type_name -> bigpipe.v1.RuleVariable
+	21,  // 90: bigpipe.v1.RuleComparison.operator:type_name -> bigpipe.v1.RuleOperator
+	53,  // 91: bigpipe.v1.RuleComparison.address:type_name -> bigpipe.v1.RuleAddress
+	22,  // 92: bigpipe.v1.RuleVariable.name:type_name -> bigpipe.v1.RuleVariableName
+	25,  // 93: bigpipe.v1.Class.meta:type_name -> bigpipe.v1.Meta
+	56,  // 94: bigpipe.v1.Class.networks:type_name -> bigpipe.v1.ClassNetwork
+	25,  // 95: bigpipe.v1.Monitor.meta:type_name -> bigpipe.v1.Meta
+	25,  // 96: bigpipe.v1.MonitorUse.meta:type_name -> bigpipe.v1.Meta
+	25,  // 97: bigpipe.v1.Snat.meta:type_name -> bigpipe.v1.Meta
+	25,  // 98: bigpipe.v1.Nat.meta:type_name -> bigpipe.v1.Meta
+	25,  // 99: bigpipe.v1.Proxy.meta:type_name -> bigpipe.v1.Meta
+	25,  // 100: bigpipe.v1.Interface.meta:type_name -> bigpipe.v1.Meta
+	19,  // 101: bigpipe.v1.Interface.failsafe:type_name -> bigpipe.v1.Failsafe
+	25,  // 102: bigpipe.v1.Ipalias.meta:type_name -> bigpipe.v1.Meta
+	25,  // 103: bigpipe.v1.Alias.meta:type_name -> bigpipe.v1.Meta
+	25,  // 104: bigpipe.v1.Vlan.meta:type_name -> bigpipe.v1.Meta
+	25,  // 105: bigpipe.v1.Vlangroup.meta:type_name -> bigpipe.v1.Meta
+	25,  // 106: bigpipe.v1.SelfAddress.meta:type_name -> bigpipe.v1.Meta
+	25,  // 107: bigpipe.v1.Trunk.meta:type_name -> bigpipe.v1.Meta
+	25,  // 108: bigpipe.v1.Stp.meta:type_name -> bigpipe.v1.Meta
+	25,  // 109: bigpipe.v1.Authz.meta:type_name -> bigpipe.v1.Meta
+	110, // [110:110] is the sub-list for method output_type
+	110, // [110:110] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_config_proto_init() }
@@ -7730,6 +7859,7 @@ func file_bigpipe_v1_config_proto_init() {
 		(*Object_Authz)(nil),
 		(*Object_MonitorUse)(nil),
 		(*Object_Kept)(nil),
+		(*Object_Vlangroup)(nil),
 	}
 	file_bigpipe_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
@@ -7778,14 +7908,15 @@ func file_bigpipe_v1_config_proto_init() {
 	file_bigpipe_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
-	file_bigpipe_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_config_proto_rawDesc), len(file_bigpipe_v1_config_proto_rawDesc)),
 			NumEnums:      23,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -43,6 +43,8 @@ func (o *Object) Key() string {
 		return "alias/" + k.Alias.GetNode()
 	case *Object_Vlan:
 		return "vlan/" + k.Vlan.GetName()
+	case *Object_Vlangroup:
+		return "vlangroup/" + k.Vlangroup.GetName()
 	case *Object_Self:
 		return "self/" + k.Self.GetAddress()
 	case *Object_Trunk:
