@@ -29,8 +29,14 @@ func (s *Server) GetConfig(r *pb.GetConfigRequest, stream grpc.ServerStreamingSe
 	reply, size := &pb.GetConfigReply{Revision: number}, 0
 	var err error
 	eachWith(tree, r.GetPrefixes(), func(o *pb.Object) bool {
-		reply.Objects = append(reply.Objects, o)
-		if size += proto.Size(o); size >= pieceBytes {
+		if r.GetKeysOnly() {
+			reply.Keys = append(reply.Keys, o.Key())
+			size += len(o.Key())
+		} else {
+			reply.Objects = append(reply.Objects, o)
+			size += proto.Size(o)
+		}
+		if size >= pieceBytes {
 			err = stream.Send(reply)
 			reply, size = &pb.GetConfigReply{Revision: number}, 0
 		}
@@ -69,7 +75,12 @@ func (s *Server) ListRevisions(context.Context, *pb.ListRevisionsRequest) (*pb.L
 	if err != nil {
 		return nil, storeStatus(err)
 	}
-	return &pb.ListRevisionsReply{Revisions: list}, nil
+	reply := &pb.ListRevisionsReply{Revisions: list}
+	if p := s.store.Newest().Pending; p != nil {
+		remaining := max(0, p.Deadline.Sub(s.now()))
+		reply.Pending = &pb.PendingChange{Revision: p.Revision, BackTo: p.BackTo, RemainingMilliseconds: uint64(remaining.Milliseconds())}
+	}
+	return reply, nil
 }
 
 // WatchRevisions implements the Admin service. A slow client misses revisions between, never the last one.

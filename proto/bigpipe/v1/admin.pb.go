@@ -713,7 +713,9 @@ type GetConfigRequest struct {
 	// Prefixes of keys, "pool/" or "virtual/10.0.0.1:80"; none: everything.
 	Prefixes []string `protobuf:"bytes,1,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
 	// 0: the newest.
-	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Send keys instead of objects.
+	KeysOnly      bool `protobuf:"varint,3,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -762,10 +764,19 @@ func (x *GetConfigRequest) GetRevision() uint64 {
 	return 0
 }
 
+func (x *GetConfigRequest) GetKeysOnly() bool {
+	if x != nil {
+		return x.KeysOnly
+	}
+	return false
+}
+
 type GetConfigReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	Objects       []*Object              `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Objects  []*Object              `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	// With keys_only: "pool/web", in the order of keys.
+	Keys          []string `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -810,6 +821,13 @@ func (x *GetConfigReply) GetRevision() uint64 {
 func (x *GetConfigReply) GetObjects() []*Object {
 	if x != nil {
 		return x.Objects
+	}
+	return nil
+}
+
+func (x *GetConfigReply) GetKeys() []string {
+	if x != nil {
+		return x.Keys
 	}
 	return nil
 }
@@ -936,8 +954,10 @@ func (*ListRevisionsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListRevisionsReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revisions     []*Revision            `protobuf:"bytes,1,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Revisions []*Revision            `protobuf:"bytes,1,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	// The change that waits to be confirmed; absent when none does.
+	Pending       *PendingChange `protobuf:"bytes,2,opt,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -979,6 +999,76 @@ func (x *ListRevisionsReply) GetRevisions() []*Revision {
 	return nil
 }
 
+func (x *ListRevisionsReply) GetPending() *PendingChange {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+// PendingChange is a change that is taken back unless it is confirmed in time.
+type PendingChange struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The revision whose configuration returns when the time is over.
+	BackTo uint64 `protobuf:"varint,2,opt,name=back_to,json=backTo,proto3" json:"back_to,omitempty"`
+	// Milliseconds from now, by mgmtd's clock, until the time is over; 0 when it is.
+	RemainingMilliseconds uint64 `protobuf:"varint,3,opt,name=remaining_milliseconds,json=remainingMilliseconds,proto3" json:"remaining_milliseconds,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *PendingChange) Reset() {
+	*x = PendingChange{}
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingChange) ProtoMessage() {}
+
+func (x *PendingChange) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingChange.ProtoReflect.Descriptor instead.
+func (*PendingChange) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PendingChange) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *PendingChange) GetBackTo() uint64 {
+	if x != nil {
+		return x.BackTo
+	}
+	return 0
+}
+
+func (x *PendingChange) GetRemainingMilliseconds() uint64 {
+	if x != nil {
+		return x.RemainingMilliseconds
+	}
+	return 0
+}
+
 type WatchRevisionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -987,7 +1077,7 @@ type WatchRevisionsRequest struct {
 
 func (x *WatchRevisionsRequest) Reset() {
 	*x = WatchRevisionsRequest{}
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[12]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1089,7 @@ func (x *WatchRevisionsRequest) String() string {
 func (*WatchRevisionsRequest) ProtoMessage() {}
 
 func (x *WatchRevisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[12]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1102,7 @@ func (x *WatchRevisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRevisionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRevisionsRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 type ListDataplanesRequest struct {
@@ -1023,7 +1113,7 @@ type ListDataplanesRequest struct {
 
 func (x *ListDataplanesRequest) Reset() {
 	*x = ListDataplanesRequest{}
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[13]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1125,7 @@ func (x *ListDataplanesRequest) String() string {
 func (*ListDataplanesRequest) ProtoMessage() {}
 
 func (x *ListDataplanesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[13]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1138,7 @@ func (x *ListDataplanesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDataplanesRequest.ProtoReflect.Descriptor instead.
 func (*ListDataplanesRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 type ListDataplanesReply struct {
@@ -1060,7 +1150,7 @@ type ListDataplanesReply struct {
 
 func (x *ListDataplanesReply) Reset() {
 	*x = ListDataplanesReply{}
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[14]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1162,7 @@ func (x *ListDataplanesReply) String() string {
 func (*ListDataplanesReply) ProtoMessage() {}
 
 func (x *ListDataplanesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[14]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1175,7 @@ func (x *ListDataplanesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDataplanesReply.ProtoReflect.Descriptor instead.
 func (*ListDataplanesReply) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListDataplanesReply) GetDataplanes() []*DataplaneStatus {
@@ -1108,7 +1198,7 @@ type DataplaneStatus struct {
 
 func (x *DataplaneStatus) Reset() {
 	*x = DataplaneStatus{}
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[15]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1210,7 @@ func (x *DataplaneStatus) String() string {
 func (*DataplaneStatus) ProtoMessage() {}
 
 func (x *DataplaneStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[15]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1223,7 @@ func (x *DataplaneStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataplaneStatus.ProtoReflect.Descriptor instead.
 func (*DataplaneStatus) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DataplaneStatus) GetDataplane() string {
@@ -1180,7 +1270,7 @@ type AdminExplainReply struct {
 
 func (x *AdminExplainReply) Reset() {
 	*x = AdminExplainReply{}
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[16]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1282,7 @@ func (x *AdminExplainReply) String() string {
 func (*AdminExplainReply) ProtoMessage() {}
 
 func (x *AdminExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_admin_proto_msgTypes[16]
+	mi := &file_bigpipe_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1295,7 @@ func (x *AdminExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminExplainReply.ProtoReflect.Descriptor instead.
 func (*AdminExplainReply) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_bigpipe_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AdminExplainReply) GetReplies() []*ExplainReply {
@@ -1274,13 +1364,15 @@ const file_bigpipe_v1_admin_proto_rawDesc = "" +
 	"\arelated\x18\b \x03(\v2\x1b.bigpipe.v1.RelatedPositionR\arelated\"]\n" +
 	"\x0fRelatedPosition\x120\n" +
 	"\bposition\x18\x01 \x01(\v2\x14.bigpipe.v1.PositionR\bposition\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"J\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"g\n" +
 	"\x10GetConfigRequest\x12\x1a\n" +
 	"\bprefixes\x18\x01 \x03(\tR\bprefixes\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"Z\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x1b\n" +
+	"\tkeys_only\x18\x03 \x01(\bR\bkeysOnly\"n\n" +
 	"\x0eGetConfigReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12,\n" +
-	"\aobjects\x18\x02 \x03(\v2\x12.bigpipe.v1.ObjectR\aobjects\"\xa9\x01\n" +
+	"\aobjects\x18\x02 \x03(\v2\x12.bigpipe.v1.ObjectR\aobjects\x12\x12\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\"\xa9\x01\n" +
 	"\bRevision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12!\n" +
 	"\funix_seconds\x18\x02 \x01(\x03R\vunixSeconds\x12\x14\n" +
@@ -1288,9 +1380,14 @@ const file_bigpipe_v1_admin_proto_rawDesc = "" +
 	"\asummary\x18\x04 \x01(\tR\asummary\x12\x18\n" +
 	"\achanged\x18\x05 \x01(\rR\achanged\x12\x18\n" +
 	"\adeleted\x18\x06 \x01(\rR\adeleted\"\x16\n" +
-	"\x14ListRevisionsRequest\"H\n" +
+	"\x14ListRevisionsRequest\"}\n" +
 	"\x12ListRevisionsReply\x122\n" +
-	"\trevisions\x18\x01 \x03(\v2\x14.bigpipe.v1.RevisionR\trevisions\"\x17\n" +
+	"\trevisions\x18\x01 \x03(\v2\x14.bigpipe.v1.RevisionR\trevisions\x123\n" +
+	"\apending\x18\x02 \x01(\v2\x19.bigpipe.v1.PendingChangeR\apending\"{\n" +
+	"\rPendingChange\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x17\n" +
+	"\aback_to\x18\x02 \x01(\x04R\x06backTo\x125\n" +
+	"\x16remaining_milliseconds\x18\x03 \x01(\x04R\x15remainingMilliseconds\"\x17\n" +
 	"\x15WatchRevisionsRequest\"\x17\n" +
 	"\x15ListDataplanesRequest\"R\n" +
 	"\x13ListDataplanesReply\x12;\n" +
@@ -1347,7 +1444,7 @@ func file_bigpipe_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bigpipe_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_bigpipe_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_bigpipe_v1_admin_proto_goTypes = []any{
 	(ExecuteMode)(0),               // 0: bigpipe.v1.ExecuteMode
 	(OutputFormat)(0),              // 1: bigpipe.v1.OutputFormat
@@ -1364,78 +1461,80 @@ var file_bigpipe_v1_admin_proto_goTypes = []any{
 	(*Revision)(nil),               // 12: bigpipe.v1.Revision
 	(*ListRevisionsRequest)(nil),   // 13: bigpipe.v1.ListRevisionsRequest
 	(*ListRevisionsReply)(nil),     // 14: bigpipe.v1.ListRevisionsReply
-	(*WatchRevisionsRequest)(nil),  // 15: bigpipe.v1.WatchRevisionsRequest
-	(*ListDataplanesRequest)(nil),  // 16: bigpipe.v1.ListDataplanesRequest
-	(*ListDataplanesReply)(nil),    // 17: bigpipe.v1.ListDataplanesReply
-	(*DataplaneStatus)(nil),        // 18: bigpipe.v1.DataplaneStatus
-	(*AdminExplainReply)(nil),      // 19: bigpipe.v1.AdminExplainReply
-	nil,                            // 20: bigpipe.v1.ExecuteHeader.FilesEntry
-	(*Position)(nil),               // 21: bigpipe.v1.Position
-	(*NotInEffect)(nil),            // 22: bigpipe.v1.NotInEffect
-	(*Object)(nil),                 // 23: bigpipe.v1.Object
-	(*ExplainReply)(nil),           // 24: bigpipe.v1.ExplainReply
-	(*ListRecordsRequest)(nil),     // 25: bigpipe.v1.ListRecordsRequest
-	(*ClearRecordsRequest)(nil),    // 26: bigpipe.v1.ClearRecordsRequest
-	(*ExplainRequest)(nil),         // 27: bigpipe.v1.ExplainRequest
-	(*ForecastRequest)(nil),        // 28: bigpipe.v1.ForecastRequest
-	(*ListConnectionsRequest)(nil), // 29: bigpipe.v1.ListConnectionsRequest
-	(*StatisticsRequest)(nil),      // 30: bigpipe.v1.StatisticsRequest
-	(*ResetStatisticsRequest)(nil), // 31: bigpipe.v1.ResetStatisticsRequest
-	(*ListRecordsReply)(nil),       // 32: bigpipe.v1.ListRecordsReply
-	(*ClearRecordsReply)(nil),      // 33: bigpipe.v1.ClearRecordsReply
-	(*ForecastReply)(nil),          // 34: bigpipe.v1.ForecastReply
-	(*ListConnectionsReply)(nil),   // 35: bigpipe.v1.ListConnectionsReply
-	(*StatisticsReply)(nil),        // 36: bigpipe.v1.StatisticsReply
-	(*ResetStatisticsReply)(nil),   // 37: bigpipe.v1.ResetStatisticsReply
+	(*PendingChange)(nil),          // 15: bigpipe.v1.PendingChange
+	(*WatchRevisionsRequest)(nil),  // 16: bigpipe.v1.WatchRevisionsRequest
+	(*ListDataplanesRequest)(nil),  // 17: bigpipe.v1.ListDataplanesRequest
+	(*ListDataplanesReply)(nil),    // 18: bigpipe.v1.ListDataplanesReply
+	(*DataplaneStatus)(nil),        // 19: bigpipe.v1.DataplaneStatus
+	(*AdminExplainReply)(nil),      // 20: bigpipe.v1.AdminExplainReply
+	nil,                            // 21: bigpipe.v1.ExecuteHeader.FilesEntry
+	(*Position)(nil),               // 22: bigpipe.v1.Position
+	(*NotInEffect)(nil),            // 23: bigpipe.v1.NotInEffect
+	(*Object)(nil),                 // 24: bigpipe.v1.Object
+	(*ExplainReply)(nil),           // 25: bigpipe.v1.ExplainReply
+	(*ListRecordsRequest)(nil),     // 26: bigpipe.v1.ListRecordsRequest
+	(*ClearRecordsRequest)(nil),    // 27: bigpipe.v1.ClearRecordsRequest
+	(*ExplainRequest)(nil),         // 28: bigpipe.v1.ExplainRequest
+	(*ForecastRequest)(nil),        // 29: bigpipe.v1.ForecastRequest
+	(*ListConnectionsRequest)(nil), // 30: bigpipe.v1.ListConnectionsRequest
+	(*StatisticsRequest)(nil),      // 31: bigpipe.v1.StatisticsRequest
+	(*ResetStatisticsRequest)(nil), // 32: bigpipe.v1.ResetStatisticsRequest
+	(*ListRecordsReply)(nil),       // 33: bigpipe.v1.ListRecordsReply
+	(*ClearRecordsReply)(nil),      // 34: bigpipe.v1.ClearRecordsReply
+	(*ForecastReply)(nil),          // 35: bigpipe.v1.ForecastReply
+	(*ListConnectionsReply)(nil),   // 36: bigpipe.v1.ListConnectionsReply
+	(*StatisticsReply)(nil),        // 37: bigpipe.v1.StatisticsReply
+	(*ResetStatisticsReply)(nil),   // 38: bigpipe.v1.ResetStatisticsReply
 }
 var file_bigpipe_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: bigpipe.v1.ExecuteHeader.mode:type_name -> bigpipe.v1.ExecuteMode
-	21, // 1: bigpipe.v1.ExecuteHeader.origin:type_name -> bigpipe.v1.Position
+	22, // 1: bigpipe.v1.ExecuteHeader.origin:type_name -> bigpipe.v1.Position
 	1,  // 2: bigpipe.v1.ExecuteHeader.output:type_name -> bigpipe.v1.OutputFormat
-	20, // 3: bigpipe.v1.ExecuteHeader.files:type_name -> bigpipe.v1.ExecuteHeader.FilesEntry
+	21, // 3: bigpipe.v1.ExecuteHeader.files:type_name -> bigpipe.v1.ExecuteHeader.FilesEntry
 	3,  // 4: bigpipe.v1.ExecuteRequest.header:type_name -> bigpipe.v1.ExecuteHeader
 	8,  // 5: bigpipe.v1.ExecuteReply.diagnostics:type_name -> bigpipe.v1.Diagnostic
 	6,  // 6: bigpipe.v1.ExecuteReply.result:type_name -> bigpipe.v1.ExecuteResult
 	7,  // 7: bigpipe.v1.ExecuteResult.dataplanes:type_name -> bigpipe.v1.DataplaneEffect
-	22, // 8: bigpipe.v1.DataplaneEffect.not_in_effect:type_name -> bigpipe.v1.NotInEffect
+	23, // 8: bigpipe.v1.DataplaneEffect.not_in_effect:type_name -> bigpipe.v1.NotInEffect
 	2,  // 9: bigpipe.v1.Diagnostic.severity:type_name -> bigpipe.v1.Severity
-	21, // 10: bigpipe.v1.Diagnostic.position:type_name -> bigpipe.v1.Position
+	22, // 10: bigpipe.v1.Diagnostic.position:type_name -> bigpipe.v1.Position
 	9,  // 11: bigpipe.v1.Diagnostic.related:type_name -> bigpipe.v1.RelatedPosition
-	21, // 12: bigpipe.v1.RelatedPosition.position:type_name -> bigpipe.v1.Position
-	23, // 13: bigpipe.v1.GetConfigReply.objects:type_name -> bigpipe.v1.Object
+	22, // 12: bigpipe.v1.RelatedPosition.position:type_name -> bigpipe.v1.Position
+	24, // 13: bigpipe.v1.GetConfigReply.objects:type_name -> bigpipe.v1.Object
 	12, // 14: bigpipe.v1.ListRevisionsReply.revisions:type_name -> bigpipe.v1.Revision
-	18, // 15: bigpipe.v1.ListDataplanesReply.dataplanes:type_name -> bigpipe.v1.DataplaneStatus
-	22, // 16: bigpipe.v1.DataplaneStatus.not_in_effect:type_name -> bigpipe.v1.NotInEffect
-	24, // 17: bigpipe.v1.AdminExplainReply.replies:type_name -> bigpipe.v1.ExplainReply
-	4,  // 18: bigpipe.v1.Admin.Execute:input_type -> bigpipe.v1.ExecuteRequest
-	10, // 19: bigpipe.v1.Admin.GetConfig:input_type -> bigpipe.v1.GetConfigRequest
-	13, // 20: bigpipe.v1.Admin.ListRevisions:input_type -> bigpipe.v1.ListRevisionsRequest
-	15, // 21: bigpipe.v1.Admin.WatchRevisions:input_type -> bigpipe.v1.WatchRevisionsRequest
-	16, // 22: bigpipe.v1.Admin.ListDataplanes:input_type -> bigpipe.v1.ListDataplanesRequest
-	25, // 23: bigpipe.v1.Admin.ListRecords:input_type -> bigpipe.v1.ListRecordsRequest
-	26, // 24: bigpipe.v1.Admin.ClearRecords:input_type -> bigpipe.v1.ClearRecordsRequest
-	27, // 25: bigpipe.v1.Admin.Explain:input_type -> bigpipe.v1.ExplainRequest
-	28, // 26: bigpipe.v1.Admin.Forecast:input_type -> bigpipe.v1.ForecastRequest
-	29, // 27: bigpipe.v1.Admin.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
-	30, // 28: bigpipe.v1.Admin.Statistics:input_type -> bigpipe.v1.StatisticsRequest
-	31, // 29: bigpipe.v1.Admin.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
-	5,  // 30: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
-	11, // 31: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
-	14, // 32: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
-	12, // 33: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
-	17, // 34: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
-	32, // 35: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
-	33, // 36: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
-	19, // 37: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
-	34, // 38: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
-	35, // 39: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
-	36, // 40: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
-	37, // 41: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
-	30, // [30:42] is the sub-list for method output_type
-	18, // [18:30] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	15, // 15: bigpipe.v1.ListRevisionsReply.pending:type_name -> bigpipe.v1.PendingChange
+	19, // 16: bigpipe.v1.ListDataplanesReply.dataplanes:type_name -> bigpipe.v1.DataplaneStatus
+	23, // 17: bigpipe.v1.DataplaneStatus.not_in_effect:type_name -> bigpipe.v1.NotInEffect
+	25, // 18: bigpipe.v1.AdminExplainReply.replies:type_name -> bigpipe.v1.ExplainReply
+	4,  // 19: bigpipe.v1.Admin.Execute:input_type -> bigpipe.v1.ExecuteRequest
+	10, // 20: bigpipe.v1.Admin.GetConfig:input_type -> bigpipe.v1.GetConfigRequest
+	13, // 21: bigpipe.v1.Admin.ListRevisions:input_type -> bigpipe.v1.ListRevisionsRequest
+	16, // 22: bigpipe.v1.Admin.WatchRevisions:input_type -> bigpipe.v1.WatchRevisionsRequest
+	17, // 23: bigpipe.v1.Admin.ListDataplanes:input_type -> bigpipe.v1.ListDataplanesRequest
+	26, // 24: bigpipe.v1.Admin.ListRecords:input_type -> bigpipe.v1.ListRecordsRequest
+	27, // 25: bigpipe.v1.Admin.ClearRecords:input_type -> bigpipe.v1.ClearRecordsRequest
+	28, // 26: bigpipe.v1.Admin.Explain:input_type -> bigpipe.v1.ExplainRequest
+	29, // 27: bigpipe.v1.Admin.Forecast:input_type -> bigpipe.v1.ForecastRequest
+	30, // 28: bigpipe.v1.Admin.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
+	31, // 29: bigpipe.v1.Admin.Statistics:input_type -> bigpipe.v1.StatisticsRequest
+	32, // 30: bigpipe.v1.Admin.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
+	5,  // 31: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
+	11, // 32: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
+	14, // 33: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
+	12, // 34: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
+	18, // 35: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
+	33, // 36: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
+	34, // 37: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
+	20, // 38: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
+	35, // 39: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
+	36, // 40: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
+	37, // 41: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
+	38, // 42: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
+	31, // [31:43] is the sub-list for method output_type
+	19, // [19:31] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_admin_proto_init() }
@@ -1453,7 +1552,7 @@ func file_bigpipe_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_admin_proto_rawDesc), len(file_bigpipe_v1_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
