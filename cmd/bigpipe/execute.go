@@ -65,9 +65,11 @@ func (a *app) execute(ctx context.Context, header *pb.ExecuteHeader, text []byte
 
 func (a *app) executeTo(ctx context.Context, out io.Writer, header *pb.ExecuteHeader, text []byte) int {
 	header.Output, header.Numeric, header.Actor = a.options.output, a.options.numeric, a.actor
+	ctx, stop := interruptible(ctx)
+	defer stop()
 	result, err := a.client.Execute(ctx, header, text, out, a.report)
 	if ctx.Err() != nil {
-		fmt.Fprintln(a.stderr, "bigpipe: interrupted; a change may have been stored all the same: see bigpipe history")
+		fmt.Fprintln(a.stderr, "bigpipe: interrupted; if it was a change, it may be stored all the same: see bigpipe history")
 		return exitRefused
 	}
 	if err != nil {
@@ -110,5 +112,5 @@ func (a *app) batch(ctx context.Context) int {
 		return exitUsage
 	}
 	return a.sequence(len(parts), func(i int) int { return a.command(ctx, parts[i].Position, parts[i].Text) },
-		func(status int) bool { return ctx.Err() != nil || status != exitDone && status != exitNotInEffect })
+		func(status int) bool { return status != exitDone && status != exitNotInEffect })
 }

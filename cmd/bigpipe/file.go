@@ -37,6 +37,7 @@ type fileCommand struct {
 	confirmWithin time.Duration
 	dialect       uint32
 	origin        *pb.Position // of the command; nil for options
+	option        bool         // -f, -l or -s: no path is standard output
 }
 
 // parseFileCommand reads the words of a command; false when it is another command.
@@ -58,7 +59,6 @@ func parseFileCommand(words []string) (fileCommand, bool, error) {
 	default:
 		return c, false, nil
 	}
-	c.path = defaultFile
 	return c, true, c.parseWords(words[1:])
 }
 
@@ -111,14 +111,14 @@ func (c *fileCommand) parseWords(words []string) error {
 			}
 			value, words = words[0], words[1:]
 		}
-		if err := c.option(name, value); err != nil {
+		if err := c.setOption(name, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *fileCommand) option(name, value string) error {
+func (c *fileCommand) setOption(name, value string) error {
 	switch {
 	case name == "--dry-run" && c.action == loadFile:
 		c.dryRun = true
@@ -143,10 +143,16 @@ func (c *fileCommand) option(name, value string) error {
 // fileCommand carries out load, merge, save and verify load.
 func (a *app) fileCommand(ctx context.Context, c fileCommand) int {
 	c.check = c.check || a.options.check
+	if c.path == "" && !c.option {
+		if a.inLab {
+			return a.faultAt(c.origin, usageError("in the lab the file has to be named; %s is the host's own", defaultFile))
+		}
+		c.path = defaultFile
+	}
 	if c.action == saveFile {
 		return a.save(ctx, c)
 	}
-	text, name, err := a.read(c.path)
+	text, name, err := a.read(ctx, c.path)
 	if err != nil {
 		return a.faultAt(c.origin, err)
 	}
@@ -174,17 +180,17 @@ func (a *app) fileCommand(ctx context.Context, c fileCommand) int {
 }
 
 // read returns the contents of a file and its name for diagnostics; "-" is standard input.
-func (a *app) read(path string) ([]byte, string, error) {
+func (a *app) read(ctx context.Context, path string) ([]byte, string, error) {
+	open, name := func() (io.ReadCloser, error) { return os.Open(path) }, path
 	if path == "-" {
 		if a.stdinTaken || a.inShell {
 			return nil, "", usageError("standard input holds commands, it cannot be loaded")
 		}
 		a.stdinTaken = true
-		text, err := io.ReadAll(a.stdin)
-		return text, "stdin", err
+		open, name = func() (io.ReadCloser, error) { return a.stdin, nil }, "stdin"
 	}
-	text, err := os.ReadFile(path)
-	return text, path, err
+	text, err := readAll(ctx, open)
+	return text, name, err
 }
 
 // save prints the running configuration, or writes it to a file that is replaced as a whole.

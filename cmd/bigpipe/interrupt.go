@@ -6,11 +6,38 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 )
 
-// interruptible returns a context that Ctrl-C ends. A shell makes one for each command, so that Ctrl-C ends the command only.
+// interruptible returns a context that Ctrl-C and the signals that end a program end. Each command that waits has one, so that
+// in a shell Ctrl-C ends the command only, and elsewhere the program can say what became of a change.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt)
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// readAll reads a file that may be a pipe: Ctrl-C ends the wait. What waits for the pipe then ends with the program.
+func readAll(ctx context.Context, open func() (io.ReadCloser, error)) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		file, err := open()
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		defer file.Close()
+		text, err := io.ReadAll(file)
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-ctx.Done():
+		return nil, errors.New("interrupted")
+	}
 }
 
 // swallowInterrupts keeps Ctrl-C from ending the program until stop is called.

@@ -71,7 +71,7 @@ func (a *app) lab(ctx context.Context, words []string) int {
 func (a *app) interact(ctx context.Context, c *client.Client) error {
 	if term.IsTerminal(int(a.stdin.Fd())) {
 		inLab := *a
-		inLab.client = c
+		inLab.inLab = true
 		if status := inLab.shell(ctx, c); status != exitDone {
 			return errors.New("the shell ended with an error")
 		}

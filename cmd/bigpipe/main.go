@@ -32,14 +32,11 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
 	env := environment{
 		address: os.Getenv("BIGPIPE_ADDRESS"), runtimeDir: os.Getenv("XDG_RUNTIME_DIR"), home: os.Getenv("HOME"),
 		noColor: os.Getenv("NO_COLOR") != "",
 	}
-	status := run(ctx, os.Args, env, os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
+	os.Exit(run(context.Background(), os.Args, env, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // environment is what the program takes from its surroundings besides its arguments.
@@ -59,6 +56,8 @@ type app struct {
 	actor   string
 	// inShell is set while commands come from the interactive shell.
 	inShell bool
+	// inLab is set in the lab's shell: files have to be named there, the host's own are not the lab's.
+	inLab bool
 	// stdinTaken is set once standard input was read: it cannot be loaded a second time.
 	stdinTaken bool
 	// documents collects the JSON of several commands; nil outside of them.
@@ -120,20 +119,23 @@ func (a *app) dispatch(ctx context.Context) int {
 	}
 	lab := len(o.words) > 0 && o.words[0] == "lab" && o.words[len(o.words)-1] != "-?"
 	terminal := term.IsTerminal(int(a.stdin.Fd()))
-	if lab && terminal {
-		defer swallowInterrupts()()
-		return a.lab(ctx, o.words[1:])
+	shell := terminal && o.file == noFile && !o.reset && len(o.commands) == 0 && len(o.words) == 0
+	if !lab && !shell {
+		return a.commands(ctx) // a signal ends it, except while mgmtd works on a change: execute
 	}
-	if terminal && o.file == noFile && !o.reset && len(o.commands) == 0 && len(o.words) == 0 {
-		defer swallowInterrupts()()
-		return a.shell(ctx, a.client)
-	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	if terminal {
+		defer swallowInterrupts()()
+	} else {
+		var stop func()
+		ctx, stop = interruptible(ctx)
+		defer stop()
+	}
 	if lab {
 		return a.lab(ctx, o.words[1:])
 	}
-	return a.commands(ctx)
+	return a.shell(ctx, a.client)
 }
 
 // commands runs what the options, the words or standard input say.
@@ -144,7 +146,7 @@ func (a *app) commands(ctx context.Context) int {
 	case o.reset:
 		return a.command(ctx, commandOrigin(""), "reset")
 	case o.file != noFile:
-		return a.fileCommand(ctx, fileCommand{action: o.file, path: o.path, check: o.check})
+		return a.fileCommand(ctx, fileCommand{action: o.file, path: o.path, check: o.check, option: true})
 	case len(o.commands) > 0:
 		return a.sequence(len(o.commands), func(i int) int { return a.command(ctx, commandOrigin("-c"), o.commands[i]) }, never)
 	case len(o.words) > 0:

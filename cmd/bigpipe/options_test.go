@@ -72,14 +72,14 @@ func TestParseFileCommand(t *testing.T) {
 		text string
 		want fileCommand
 	}{
-		{"load", fileCommand{action: loadFile, path: defaultFile}},
+		{"load", fileCommand{action: loadFile}},
 		{"load bigip.conf", fileCommand{action: loadFile, path: "bigip.conf"}},
 		{"verify load -", fileCommand{action: loadFile, path: "-", check: true}},
 		{"load --dry-run bigip.conf", fileCommand{action: loadFile, path: "bigip.conf", dryRun: true}},
 		{"load --confirm-within 5m bigip.conf", fileCommand{action: loadFile, path: "bigip.conf", confirmWithin: 5 * time.Minute}},
 		{"load bigip.conf --confirm-within=90s", fileCommand{action: loadFile, path: "bigip.conf", confirmWithin: 90 * time.Second}},
 		{"merge more.conf", fileCommand{action: mergeFile, path: "more.conf"}},
-		{"save", fileCommand{action: saveFile, path: defaultFile}},
+		{"save", fileCommand{action: saveFile}},
 		{`load "sp ace.conf"`, fileCommand{action: loadFile, path: "sp ace.conf"}},
 		{"save --dialect 3 -", fileCommand{action: saveFile, path: "-", dialect: 3}},
 	} {

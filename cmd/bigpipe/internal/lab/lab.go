@@ -120,7 +120,7 @@ func start(ctx context.Context, o Options, dir string, mapping *Mapping, childre
 		return nil, err
 	}
 	if _, err := members.ReadString('\n'); err != nil {
-		return nil, fmt.Errorf("the demo members do not start: %s", lastLine(filepath.Join(dir, "members.log")))
+		return nil, fmt.Errorf("the demo members do not start (does another lab run?): %s", lastLine(filepath.Join(dir, "members.log")))
 	}
 	beside := filepath.Dir(o.Program)
 	socket := "unix://" + filepath.Join(dir, "dataplane.sock")
