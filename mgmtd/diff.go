@@ -17,9 +17,9 @@ import (
 const diffContext = 3
 
 // dryRun prints how the canonical text would change. A load then ends with 1 when it does.
-func (e *execution) dryRun(mode eval.Mode, old *config.Tree, out *eval.Outcome) error {
+func (e *execution) dryRun(old *config.Tree, out *eval.Outcome) error {
 	before, after := string(e.format(objectsOf(old)...)), string(e.format(objectsOf(out.View)...))
-	if before != after && mode != eval.ModeCommand {
+	if before != after && e.mode != eval.ModeCommand {
 		e.exit = exitDiffers
 	}
 	if e.json() {

@@ -1,13 +1,14 @@
 package mgmtd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,13 +17,12 @@ import (
 	"bigpipe/grammar"
 	"bigpipe/grammar/eval"
 	pb "bigpipe/proto/bigpipe/v1"
-	"bigpipe/store"
 	"bigpipe/store/config"
 )
 
 const (
-	// maxText bounds the text of one Execute, in bytes.
-	maxText = 64 << 20
+	// maxText bounds the text of one Execute, in bytes. The parser reads no longer one either.
+	maxText = 16 << 20
 	// diagnosticsEach is how many diagnostics go into one piece of the reply.
 	diagnosticsEach = 100
 )
@@ -51,13 +51,18 @@ const (
 
 // Execute implements the Admin service.
 func (s *Server) Execute(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.ExecuteReply]) error {
-	header, text, err := receive(stream)
+	header, text, size, err := receive(stream)
 	if err != nil {
 		return err
 	}
 	e := &execution{Server: s, header: header, send: stream.Send}
 	e.out = &pieces{send: func(b []byte) error { return stream.Send(&pb.ExecuteReply{Output: b}) }}
-	if err := e.run(stream.Context(), text); err != nil {
+	if size > maxText {
+		err = e.tooLong(size)
+	} else {
+		err = e.run(stream.Context(), text)
+	}
+	if err != nil {
 		return err
 	}
 	if err := e.out.flush(); err != nil {
@@ -66,35 +71,42 @@ func (s *Server) Execute(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.E
 	return stream.Send(&pb.ExecuteReply{Result: e.result()})
 }
 
-// receive puts the pieces of a request together.
-func receive(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.ExecuteReply]) (*pb.ExecuteHeader, []byte, error) {
-	var header *pb.ExecuteHeader
-	var text []byte
+// receive puts the pieces of a request together. Of a text that is too long the rest is not kept; size counts all of it.
+func receive(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.ExecuteReply]) (header *pb.ExecuteHeader, text []byte, size uint64, err error) {
 	for {
 		piece, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 		if header == nil {
 			if header = piece.GetHeader(); header == nil {
-				return nil, nil, status.Error(codes.InvalidArgument, "the first piece has no header")
+				return nil, nil, 0, status.Error(codes.InvalidArgument, "the first piece has no header")
 			}
 		}
-		if len(text)+len(piece.GetText()) > maxText {
-			return nil, nil, status.Errorf(codes.ResourceExhausted, "the text is longer than %d bytes", maxText)
+		if size += uint64(len(piece.GetText())); size > maxText {
+			text = nil
+			continue
 		}
 		text = append(text, piece.GetText()...)
 	}
 	if header == nil {
-		return nil, nil, status.Error(codes.InvalidArgument, "the request is empty")
+		return nil, nil, 0, status.Error(codes.InvalidArgument, "the request is empty")
 	}
 	if header.GetOrigin() == nil {
 		header.Origin = &pb.Position{Line: 1, Column: 1}
 	}
-	return header, text, nil
+	return header, text, size, nil
+}
+
+// tooLong refuses a text as the parser does.
+func (e *execution) tooLong(size uint64) error {
+	d := fault(codeLimit, "the text is %d bytes long; at most %d are read", size, maxText)
+	d.Position, d.Length = e.header.GetOrigin(), 1
+	e.exit = exitFaulty
+	return e.report(d)
 }
 
 // execution is one Execute while it runs.
@@ -103,7 +115,20 @@ type execution struct {
 	header *pb.ExecuteHeader
 	send   func(*pb.ExecuteReply) error
 	out    *pieces
-	exit   uint32
+
+	mode       eval.Mode
+	text       string
+	statements []*grammar.Statement
+	// parsed are the diagnostics of the parser.
+	parsed []*pb.Diagnostic
+
+	exit uint32
+	// refused is set when the text, or the operation that is being carried out, was refused: nothing follows.
+	refused bool
+	// acted is set as soon as anything was changed: the exit status is then neither 1 nor 2, which mean that nothing was.
+	acted bool
+	// running is where the statement stands that is being carried out; nil before.
+	running *pb.Position
 	// effects are those of the last change, concerning what it touched.
 	effects []*pb.DataplaneEffect
 }
@@ -126,118 +151,85 @@ func (e *execution) report(ds ...*pb.Diagnostic) error {
 	return nil
 }
 
-// refuse reports why nothing was done and sets the exit status.
+// refuse reports why the text, or the operation that is being carried out, is refused, and sets the exit status.
 func (e *execution) refuse(exit uint32, code, format string, args ...any) error {
+	e.refused = true
+	if e.acted {
+		exit = exitNotInEffect
+	}
 	e.exit = max(e.exit, exit)
-	return e.report(fault(code, format, args...))
+	return e.report(e.placed(fault(code, format, args...)))
+}
+
+// placed gives an error without a place that of the statement that is being carried out, or that of the commands as a whole.
+func (e *execution) placed(d *pb.Diagnostic) *pb.Diagnostic {
+	switch {
+	case d.GetPosition() != nil:
+		return d
+	case e.running != nil:
+		return e.at(e.running, d)
+	case e.mode == eval.ModeCommand && len(e.statements) > 0:
+		return e.at(e.statements[0].Position, d)
+	}
+	return d
+}
+
+// at gives a diagnostic its place: the first word of a statement.
+func (e *execution) at(p *pb.Position, d *pb.Diagnostic) *pb.Diagnostic {
+	d.Position, d.Source = config.Position(p), lineAt(e.text, e.header.GetOrigin(), p.GetLine())
+	word := ""
+	if line := []rune(d.Source); p.GetColumn() > 0 && int(p.GetColumn()) <= len(line) {
+		word, _, _ = strings.Cut(string(line[p.GetColumn()-1:]), " ")
+	}
+	d.Length = uint32(max(1, utf8.RuneCountInString(word)))
+	return d
+}
+
+// lineAt returns a line of a text that begins at origin; columns are those of the origin.
+func lineAt(text string, origin *pb.Position, number uint32) string {
+	first := max(1, origin.GetLine())
+	for n := first; n < number; n++ {
+		_, after, found := strings.Cut(text, "\n")
+		if !found {
+			return ""
+		}
+		text = after
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	if number == first && origin.GetColumn() > 1 {
+		line = strings.Repeat(" ", int(origin.GetColumn()-1)) + line
+	}
+	return strings.TrimSuffix(line, "\r")
 }
 
 // run parses and evaluates the text, commits, waits for the dataplanes and answers the queries. An error means that the
 // client cannot be reached.
 func (e *execution) run(ctx context.Context, text []byte) error {
-	mode, parse := eval.ModeCommand, grammar.ParseCommand
-	switch e.header.GetMode() {
-	case pb.ExecuteMode_EXECUTE_MODE_COMMAND:
-	case pb.ExecuteMode_EXECUTE_MODE_LOAD:
-		mode, parse = eval.ModeLoad, grammar.ParseAt
-	case pb.ExecuteMode_EXECUTE_MODE_MERGE:
-		mode, parse = eval.ModeMerge, grammar.ParseAt
-	default:
-		return status.Error(codes.InvalidArgument, "the header names no mode")
+	if err := e.parse(text); err != nil {
+		return err
 	}
-	statements, faults := parse(e.header.GetOrigin(), text)
-	done, err := e.change(ctx, mode, statements, faults)
+	done, err := e.change(ctx)
 	if err != nil || done == nil {
 		return err
 	}
 	return e.after(ctx, done)
 }
 
-// changed is what a committed change was.
-type changed struct {
-	outcome  *eval.Outcome
-	want     *wanted
-	concerns func(key string) bool
-	// anything is false for mere queries.
-	anything bool
-}
-
-// change evaluates and commits. It returns nil when there is nothing more to do: refused, or a dry run.
-func (e *execution) change(ctx context.Context, mode eval.Mode, statements []*grammar.Statement, parsed []*pb.Diagnostic) (*changed, error) {
-	e.writing.Lock()
-	defer e.writing.Unlock()
-	newest := e.store.Newest()
-	if e.header.BaseRevision != nil && e.header.GetBaseRevision() != newest.Revision {
-		return nil, e.refuse(exitRefused, codeConflict, "conflict: revision %d is not the newest, which is %d; nothing was changed",
-			e.header.GetBaseRevision(), newest.Revision)
+func (e *execution) parse(text []byte) error {
+	read := grammar.ParseAt
+	switch e.header.GetMode() {
+	case pb.ExecuteMode_EXECUTE_MODE_COMMAND:
+		e.mode, read = eval.ModeCommand, grammar.ParseCommand
+	case pb.ExecuteMode_EXECUTE_MODE_LOAD:
+		e.mode = eval.ModeLoad
+	case pb.ExecuteMode_EXECUTE_MODE_MERGE:
+		e.mode = eval.ModeMerge
+	default:
+		return status.Error(codes.InvalidArgument, "the header names no mode")
 	}
-	out := eval.Evaluate(newest.Tree, statements, e.options(mode, e.header.GetOrigin().GetFile()))
-	if err := e.report(joined(parsed, out.Diagnostics)...); err != nil {
-		return nil, err
-	}
-	if hasErrors(parsed) { // evaluated all the same, so that all faults are reported at once
-		e.exit = exitFaulty
-		return nil, nil
-	}
-	if out.Exit != exitDone {
-		e.exit = uint32(out.Exit)
-		return nil, nil
-	}
-	if e.header.GetDryRun() {
-		return nil, e.dryRun(mode, newest.Tree, out)
-	}
-	c := store.Commit{Changes: out.Changes, Actor: e.header.GetActor(), Summary: out.Summary, Pending: e.pending(newest)}
-	want, err := e.commit(ctx, c, out.PortPersist)
-	if err != nil {
-		return nil, e.storeFault(err)
-	}
-	if err := e.report(e.notes(out)...); err != nil {
-		return nil, err
-	}
-	return &changed{
-		outcome: out, want: want, concerns: concerned(mode, statements, out.Changes),
-		anything: mode != eval.ModeCommand || out.Summary != "" || len(out.Changes) > 0 || out.PortPersistChanged,
-	}, nil
-}
-
-// storeFault reports that a change could not be stored.
-func (e *execution) storeFault(err error) error {
-	if errors.Is(err, store.ErrConflict) {
-		return e.refuse(exitRefused, codeConflict, "%v; nothing was changed", err)
-	}
-	e.log.Error("store failed", "error", err)
-	return e.refuse(exitRefused, codeStore, "the change could not be stored: %v", err)
-}
-
-// concerned returns which objects a change is about: after a load all, else what it changed or named.
-func concerned(mode eval.Mode, statements []*grammar.Statement, changes []config.Change) func(string) bool {
-	if mode == eval.ModeLoad {
-		return everything
-	}
-	keys := map[string]bool{}
-	for _, c := range changes {
-		keys[c.Key] = true
-	}
-	for _, st := range statements {
-		if st.Object != nil {
-			keys[st.Key] = true
-		}
-	}
-	return func(key string) bool { return keys[key] }
-}
-
-// pending is the time limit of a change: its own, or that of an earlier change which still waits.
-func (e *execution) pending(newest store.Snapshot) *store.Pending {
-	p := newest.Pending
-	if e.header.ConfirmWithinSeconds == nil {
-		return p
-	}
-	back := newest.Revision
-	if p != nil {
-		back = p.BackTo
-	}
-	within := time.Duration(e.header.GetConfirmWithinSeconds()) * time.Second
-	return &store.Pending{BackTo: back, Deadline: e.now().Add(within)}
+	e.text = string(text)
+	e.statements, e.parsed = read(e.header.GetOrigin(), text)
+	return nil
 }
 
 // notes says what was kept without an effect, one line a kind, and what waits to be confirmed.
@@ -262,22 +254,17 @@ func (e *execution) notes(out *eval.Outcome) []*pb.Diagnostic {
 // after waits for the dataplanes and carries out what the change asks for beyond the configuration.
 func (e *execution) after(ctx context.Context, c *changed) error {
 	if c.anything {
-		e.effects = e.Server.effects(ctx, c.want.stamp, c.concerns)
+		e.effects = e.Server.effects(ctx, c.want, c.concerns)
 		e.settle()
 	}
-	for _, pool := range c.outcome.ClearSticky {
-		mode := pb.PersistMode_PERSIST_MODE_STICKY
-		if _, silent := e.clear(ctx, &pb.RecordFilter{Pool: &pool, Mode: &mode}); silent != nil {
-			if err := e.unclear(silent); err != nil {
-				return err
-			}
+	if len(c.outcome.ClearSticky) > 0 {
+		if err := e.unclear(e.clearSticky(ctx, c.outcome.ClearSticky)); err != nil {
+			return err
 		}
 	}
 	if c.outcome.Reset {
-		if silent := e.resetStatistics(ctx, &pb.ResetStatisticsRequest{}); silent != nil {
-			if err := e.unclear(silent); err != nil {
-				return err
-			}
+		if err := e.unclear(e.resetStatistics(ctx, &pb.ResetStatisticsRequest{})); err != nil {
+			return err
 		}
 	}
 	return e.operations(ctx, c.outcome.Operations)
@@ -292,6 +279,9 @@ func (e *execution) settle() {
 
 // unclear reports dataplanes on which a command did not take effect.
 func (e *execution) unclear(silent []error) error {
+	if len(silent) == 0 {
+		return nil
+	}
 	e.exit = max(e.exit, exitNotInEffect)
 	return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
 }
@@ -299,7 +289,11 @@ func (e *execution) unclear(silent []error) error {
 // unanswered reports dataplanes that did not answer.
 func (e *execution) unanswered(severity pb.Severity, silent []error) error {
 	for _, err := range silent {
-		if err := e.report(note(severity, codeUnanswered, "%v", err)); err != nil {
+		d := note(severity, codeUnanswered, "%v", err)
+		if severity == pb.Severity_SEVERITY_ERROR {
+			d = e.placed(d)
+		}
+		if err := e.report(d); err != nil {
 			return err
 		}
 	}
@@ -308,45 +302,6 @@ func (e *execution) unanswered(severity pb.Severity, silent []error) error {
 
 func hasErrors(ds []*pb.Diagnostic) bool {
 	return slices.ContainsFunc(ds, func(d *pb.Diagnostic) bool { return d.GetSeverity() == pb.Severity_SEVERITY_ERROR })
-}
-
-// maxFaults is how many errors one reply names.
-const maxFaults = 50
-
-// joined puts what parsing and evaluating found into the order of the text. A place has one fault; the first counts.
-func joined(parsed, evaluated []*pb.Diagnostic) []*pb.Diagnostic {
-	if !hasErrors(parsed) {
-		return append(parsed, evaluated...)
-	}
-	type place struct {
-		file         string
-		line, column uint32
-	}
-	at := func(d *pb.Diagnostic) place {
-		p := d.GetPosition()
-		return place{p.GetFile(), p.GetLine(), p.GetColumn()}
-	}
-	taken := map[place]bool{}
-	for _, d := range parsed {
-		taken[at(d)] = d.GetPosition() != nil
-	}
-	all := slices.Clone(parsed)
-	for _, d := range evaluated {
-		if d.GetSeverity() == pb.Severity_SEVERITY_ERROR && !taken[at(d)] {
-			all = append(all, d)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b *pb.Diagnostic) int {
-		p, q := at(a), at(b)
-		return cmp.Or(cmp.Compare(p.line-1, q.line-1), cmp.Compare(p.column, q.column)) // no line comes last
-	})
-	errors := 0
-	return slices.DeleteFunc(all, func(d *pb.Diagnostic) bool {
-		if d.GetSeverity() == pb.Severity_SEVERITY_ERROR {
-			errors++
-		}
-		return d.GetSeverity() == pb.Severity_SEVERITY_ERROR && errors > maxFaults
-	})
 }
 
 // Load loads a file's contents as Execute does; the dataplanes are not waited for. The error holds what was faulty.
@@ -359,8 +314,10 @@ func (s *Server) Load(ctx context.Context, file string, text []byte) ([]*pb.Diag
 		},
 		send: func(r *pb.ExecuteReply) error { ds = append(ds, r.GetDiagnostics()...); return nil },
 	}
-	statements, faults := grammar.ParseAt(e.header.GetOrigin(), text)
-	if _, err := e.change(ctx, eval.ModeLoad, statements, faults); err != nil {
+	if err := e.parse(text); err != nil {
+		return nil, err
+	}
+	if _, err := e.change(ctx); err != nil {
 		return ds, err
 	}
 	if e.exit != exitDone {

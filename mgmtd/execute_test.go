@@ -413,20 +413,15 @@ func TestExecute_large_load(t *testing.T) {
 	}
 }
 
+// A text that is too long is a fault of the text, whether the parser or the service finds it.
 func TestExecute_too_large(t *testing.T) {
 	a := startAdmin(t, "")
-	stream, err := a.client.Execute(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	piece := &pb.ExecuteRequest{Header: &pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_LOAD}, Text: make([]byte, 1<<20)}
-	for range maxText>>20 + 1 {
-		if err := stream.Send(piece); err != nil {
-			break
+	for _, size := range []int{maxText + 1, 5 * maxText} {
+		r := a.load(strings.Repeat("#", size))
+		want := fmt.Sprintf("bigip.conf:1:1: the text is %d bytes long; at most %d are read\n", size, maxText)
+		if r.exit != 2 || !strings.HasPrefix(r.errors(), want) || r.diagnostics[0].GetCode() != "limit" {
+			t.Errorf("%d bytes: exit %d\n%s", size, r.exit, r.errors())
 		}
-	}
-	if _, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -48,6 +48,8 @@ type fakeDataplane struct {
 	recordCount int
 	links       []*pb.Connection
 	stats       *pb.StatisticsReply
+	// hung is set when it answers no question.
+	hung bool
 	// gate, where it is not nil, is received from before each Apply answers.
 	gate chan struct{}
 }
@@ -75,7 +77,19 @@ func (d *fakeDataplane) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.server = grpc.NewServer()
+	d.server = grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			if err := d.stall(ctx, info.FullMethod); err != nil {
+				return nil, err
+			}
+			return next(ctx, r)
+		}),
+		grpc.StreamInterceptor(func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			if err := d.stall(stream.Context(), info.FullMethod); err != nil {
+				return err
+			}
+			return next(server, stream)
+		}))
 	pb.RegisterDataplaneServer(d.server, d)
 	done := make(chan struct{})
 	go func() {
@@ -84,6 +98,18 @@ func (d *fakeDataplane) start(t *testing.T) {
 	}()
 	server := d.server
 	t.Cleanup(func() { server.Stop(); <-done })
+}
+
+// stall keeps a call until the caller gives it up, where the dataplane is hung; pushes go through.
+func (d *fakeDataplane) stall(ctx context.Context, method string) error {
+	d.mu.Lock()
+	hung := d.hung && !strings.HasSuffix(method, "/Apply") && !strings.HasSuffix(method, "/Status")
+	d.mu.Unlock()
+	if !hung {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // stop ends the server; it can be started again.
@@ -241,6 +267,12 @@ type admin struct {
 // startAdmin runs a server on a store at path ("" for a new one) and the given dataplanes, called dp0, dp1, ...
 func startAdmin(t *testing.T, path string, dataplanes ...*fakeDataplane) *admin {
 	t.Helper()
+	return startAdminWith(t, Config{}, path, dataplanes...)
+}
+
+// startAdminWith is startAdmin with settings.
+func startAdminWith(t *testing.T, c Config, path string, dataplanes ...*fakeDataplane) *admin {
+	t.Helper()
 	if path == "" {
 		path = filepath.Join(t.TempDir(), "config.db")
 	}
@@ -248,7 +280,7 @@ func startAdmin(t *testing.T, path string, dataplanes ...*fakeDataplane) *admin 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Store: s, Version: "test", EffectTimeout: 10 * time.Second}
+	c.Store, c.Version, c.EffectTimeout = s, "test", 10*time.Second
 	for i, d := range dataplanes {
 		c.Dataplanes = append(c.Dataplanes, Target{Name: "dp" + string(rune('0'+i)), Address: d.address})
 	}

@@ -3,7 +3,6 @@ package mgmtd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -13,8 +12,8 @@ import (
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
-// askTimeout is how long a dataplane may take to answer a question; for a list, to send its next piece.
-const askTimeout = 10 * time.Second
+// errSilent is why a question is given up.
+var errSilent = errors.New("no answer in time")
 
 // answer is what one dataplane said.
 type answer[T any] struct {
@@ -24,15 +23,15 @@ type answer[T any] struct {
 }
 
 // ask puts one question to all dataplanes at once. The answers come in the order of the dataplanes.
-func ask[T any](ctx context.Context, pushers []*pusher, call func(context.Context, pb.DataplaneClient) (T, error)) []answer[T] {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+func ask[T any](ctx context.Context, s *Server, call func(context.Context, pb.DataplaneClient) (T, error)) []answer[T] {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.silence, errSilent)
 	defer cancel()
-	answers := make([]answer[T], len(pushers))
+	answers := make([]answer[T], len(s.pushers))
 	var wg sync.WaitGroup
-	for i, p := range pushers {
+	for i, p := range s.pushers {
 		wg.Go(func() {
 			value, err := call(ctx, p.client)
-			answers[i] = answer[T]{dataplane: p.name, value: value, err: err}
+			answers[i] = answer[T]{dataplane: p.name, value: value, err: s.unanswered(ctx, p, err)}
 		})
 	}
 	wg.Wait()
@@ -44,72 +43,112 @@ func silence[T any](answers []answer[T]) []error {
 	var errs []error
 	for _, a := range answers {
 		if a.err != nil {
-			errs = append(errs, unanswered(a.dataplane, a.err))
+			errs = append(errs, a.err)
 		}
 	}
 	return errs
 }
 
-// unanswered says that a dataplane did not answer.
-func unanswered(dataplane string, err error) error {
-	return fmt.Errorf("dataplane %s: %s", dataplane, reason(err))
+// silentError says that a dataplane did not answer.
+type silentError struct{ dataplane, reason string }
+
+func (e *silentError) Error() string { return "dataplane " + e.dataplane + ": " + e.reason }
+
+// unanswered turns the error of a call with a context of ours into a *silentError; nil stays nil.
+func (s *Server) unanswered(ctx context.Context, p *pusher, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errSilent):
+		return &silentError{p.name, noAnswer(s.silence)}
+	}
+	return &silentError{p.name, p.reason(err, s.silence)}
 }
 
-// collect reads a list from one dataplane after the other and hands each piece on; nothing is held. It returns the
-// dataplanes that did not answer, and the error of fn, which ends it.
-func collect[T any](ctx context.Context, pushers []*pusher,
+// collect reads a list from each dataplane and hands the pieces on, those of one dataplane after those of the other; no list
+// is held. All are asked at once, so that several that are silent take no longer than one. It returns the dataplanes that
+// did not answer, and the error of fn, which ends it.
+func collect[T any](ctx context.Context, s *Server,
 	call func(context.Context, pb.DataplaneClient) (grpc.ServerStreamingClient[T], error),
 	fn func(dataplane string, piece *T) error,
 ) (silent []error, err error) {
-	for _, p := range pushers {
-		err := collectOne(ctx, p, call, fn)
-		var local *localError
-		if errors.As(err, &local) {
-			return silent, local.err
-		}
-		if err != nil {
-			silent = append(silent, unanswered(p.name, err))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lists := make([]*listing[T], len(s.pushers))
+	for i, p := range s.pushers {
+		lists[i] = newListing[T](ctx, s.silence)
+		wg.Go(func() { lists[i].begin(p.client, call) })
+	}
+	for i, p := range s.pushers {
+		l := lists[i]
+		for piece, err := l.next(); err != nil || piece != nil; piece, err = l.next() {
+			if err != nil {
+				silent = append(silent, s.unanswered(l.ctx, p, err))
+				break
+			}
+			if err := fn(p.name, piece); err != nil {
+				return silent, err
+			}
 		}
 	}
 	return silent, nil
 }
 
-// localError is an error of the receiver, not of the dataplane.
-type localError struct{ err error }
+// listing is a list that a dataplane sends in pieces. How long the receiver takes is not the dataplane's fault: only the
+// time in which it is waited for counts.
+type listing[T any] struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	limit  time.Duration
 
-func (e *localError) Error() string { return e.err.Error() }
+	// begun is closed when the first piece, or why there is none, is in the fields below.
+	begun  chan struct{}
+	stream grpc.ServerStreamingClient[T]
+	first  *T
+	err    error
+}
 
-func collectOne[T any](ctx context.Context, p *pusher,
-	call func(context.Context, pb.DataplaneClient) (grpc.ServerStreamingClient[T], error),
-	fn func(dataplane string, piece *T) error,
-) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	idle := time.AfterFunc(askTimeout, cancel)
+func newListing[T any](ctx context.Context, limit time.Duration) *listing[T] {
+	l := &listing[T]{limit: limit, begun: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	return l
+}
+
+// begin asks for the list and waits for its first piece.
+func (l *listing[T]) begin(c pb.DataplaneClient, call func(context.Context, pb.DataplaneClient) (grpc.ServerStreamingClient[T], error)) {
+	defer close(l.begun)
+	idle := time.AfterFunc(l.limit, func() { l.cancel(errSilent) })
 	defer idle.Stop()
-	stream, err := call(ctx, p.client)
+	if l.stream, l.err = call(l.ctx, c); l.err == nil {
+		l.first, l.err = l.stream.Recv()
+	}
+}
+
+// next returns the next piece; nil after the last.
+func (l *listing[T]) next() (*T, error) {
+	<-l.begun
+	piece, err := l.first, l.err
+	l.first = nil
+	if piece == nil && err == nil {
+		idle := time.AfterFunc(l.limit, func() { l.cancel(errSilent) })
+		piece, err = l.stream.Recv()
+		idle.Stop()
+	}
 	if err != nil {
-		return err
-	}
-	for {
-		piece, err := stream.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
+		l.err = err
+		if errors.Is(err, io.EOF) {
+			return nil, nil
 		}
-		idle.Stop() // how long the receiver takes is not the dataplane's fault
-		if err := fn(p.name, piece); err != nil {
-			return &localError{err}
-		}
-		idle.Reset(askTimeout)
+		return nil, err
 	}
+	return piece, nil
 }
 
 // records reads the records of all dataplanes that a filter chooses.
 func (s *Server) records(ctx context.Context, f *pb.RecordFilter, fn func([]*pb.Record) error) (silent []error, err error) {
-	return collect(ctx, s.pushers,
+	return collect(ctx, s,
 		func(ctx context.Context, c pb.DataplaneClient) (grpc.ServerStreamingClient[pb.ListRecordsReply], error) {
 			return c.ListRecords(ctx, &pb.ListRecordsRequest{Filter: f})
 		},
@@ -126,7 +165,7 @@ func (s *Server) connections(ctx context.Context, r *pb.ListConnectionsRequest, 
 	if r == nil {
 		r = &pb.ListConnectionsRequest{}
 	}
-	return collect(ctx, s.pushers,
+	return collect(ctx, s,
 		func(ctx context.Context, c pb.DataplaneClient) (grpc.ServerStreamingClient[pb.ListConnectionsReply], error) {
 			return c.ListConnections(ctx, r)
 		},
@@ -140,7 +179,7 @@ func (s *Server) connections(ctx context.Context, r *pb.ListConnectionsRequest, 
 
 // clear deletes records on all dataplanes and counts them.
 func (s *Server) clear(ctx context.Context, f *pb.RecordFilter) (cleared uint64, silent []error) {
-	answers := ask(ctx, s.pushers, func(ctx context.Context, c pb.DataplaneClient) (*pb.ClearRecordsReply, error) {
+	answers := ask(ctx, s, func(ctx context.Context, c pb.DataplaneClient) (*pb.ClearRecordsReply, error) {
 		return c.ClearRecords(ctx, &pb.ClearRecordsRequest{Filter: f})
 	})
 	for _, a := range answers {
@@ -149,9 +188,22 @@ func (s *Server) clear(ctx context.Context, f *pb.RecordFilter) (cleared uint64,
 	return cleared, silence(answers)
 }
 
+// clearSticky drops the sticky records of pools on all dataplanes.
+func (s *Server) clearSticky(ctx context.Context, pools []string) (silent []error) {
+	mode := pb.PersistMode_PERSIST_MODE_STICKY
+	return silence(ask(ctx, s, func(ctx context.Context, c pb.DataplaneClient) (struct{}, error) {
+		for _, pool := range pools {
+			if _, err := c.ClearRecords(ctx, &pb.ClearRecordsRequest{Filter: &pb.RecordFilter{Pool: &pool, Mode: &mode}}); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, nil
+	}))
+}
+
 // explain asks all dataplanes which member a connection would get.
 func (s *Server) explain(ctx context.Context, r *pb.ExplainRequest) (replies []*pb.ExplainReply, silent []error) {
-	answers := ask(ctx, s.pushers, func(ctx context.Context, c pb.DataplaneClient) (*pb.ExplainReply, error) {
+	answers := ask(ctx, s, func(ctx context.Context, c pb.DataplaneClient) (*pb.ExplainReply, error) {
 		return c.Explain(ctx, r)
 	})
 	for _, a := range answers {
@@ -165,7 +217,7 @@ func (s *Server) explain(ctx context.Context, r *pb.ExplainRequest) (replies []*
 
 // forecast asks all dataplanes who is bound to a node.
 func (s *Server) forecast(ctx context.Context, r *pb.ForecastRequest) (members []*pb.ForecastMember, silent []error) {
-	answers := ask(ctx, s.pushers, func(ctx context.Context, c pb.DataplaneClient) (*pb.ForecastReply, error) {
+	answers := ask(ctx, s, func(ctx context.Context, c pb.DataplaneClient) (*pb.ForecastReply, error) {
 		return c.Forecast(ctx, r)
 	})
 	for _, a := range answers {
@@ -179,7 +231,7 @@ func (s *Server) forecast(ctx context.Context, r *pb.ForecastRequest) (members [
 
 // resetStatistics sets counters to zero on all dataplanes.
 func (s *Server) resetStatistics(ctx context.Context, r *pb.ResetStatisticsRequest) (silent []error) {
-	return silence(ask(ctx, s.pushers, func(ctx context.Context, c pb.DataplaneClient) (*pb.ResetStatisticsReply, error) {
+	return silence(ask(ctx, s, func(ctx context.Context, c pb.DataplaneClient) (*pb.ResetStatisticsReply, error) {
 		return c.ResetStatistics(ctx, r)
 	}))
 }
@@ -187,7 +239,7 @@ func (s *Server) resetStatistics(ctx context.Context, r *pb.ResetStatisticsReque
 // statistics asks all dataplanes and puts the answers side by side, each with its dataplane's name; only the unit's
 // counters are summed.
 func (s *Server) statistics(ctx context.Context, r *pb.StatisticsRequest) (*pb.StatisticsReply, []error) {
-	answers := ask(ctx, s.pushers, func(ctx context.Context, c pb.DataplaneClient) (*pb.StatisticsReply, error) {
+	answers := ask(ctx, s, func(ctx context.Context, c pb.DataplaneClient) (*pb.StatisticsReply, error) {
 		return c.Statistics(ctx, r)
 	})
 	all := &pb.StatisticsReply{}

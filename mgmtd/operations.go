@@ -25,7 +25,7 @@ func (e *execution) operations(ctx context.Context, list []eval.Operation) error
 		if err := e.operation(ctx, op); err != nil {
 			return err
 		}
-		if e.exit == exitRefused || e.exit == exitFaulty {
+		if e.refused {
 			return nil
 		}
 	}
@@ -50,8 +50,16 @@ func (e *execution) documentsOf(ctx context.Context, list []eval.Operation) erro
 		if err := e.operation(ctx, op); err != nil {
 			return err
 		}
-		if e.exit == exitRefused || e.exit == exitFaulty {
+		if e.refused {
+			break
+		}
+	}
+	if e.refused {
+		if !e.acted {
 			return nil // the client shows no document then
+		}
+		if _, err := io.WriteString(e.out, "null"); err != nil {
+			return err
 		}
 	}
 	end := "\n"
@@ -73,6 +81,15 @@ func (e *execution) document(v any) error {
 
 // operation carries out one of them. Its JSON has no line end.
 func (e *execution) operation(ctx context.Context, op eval.Operation) error {
+	e.running = op.Position
+	defer func() { e.running = nil }()
+	if r := unable(op, e.store.Newest().Tree); r != nil {
+		return e.refuse(r.exit, r.code, "%s", r.message)
+	}
+	return e.carryOut(ctx, op)
+}
+
+func (e *execution) carryOut(ctx context.Context, op eval.Operation) error {
 	switch op.Action {
 	case grammar.ActionShow:
 		return e.show(ctx, op)
@@ -112,16 +129,14 @@ func (e *execution) operation(ctx context.Context, op eval.Operation) error {
 		return e.printVersion()
 	case grammar.ActionSummary:
 		return e.summary(ctx)
-	case grammar.ActionLoad, grammar.ActionMerge, grammar.ActionSave, grammar.ActionVerifyLoad, grammar.ActionHelp:
-		return e.refuse(exitFaulty, codeRefused, "this command is carried out by bigpipe, which reads and writes the files itself")
 	}
-	return e.refuse(exitFaulty, codeRefused, "this command does nothing here")
+	return nil // impossible has refused it
 }
 
 // clearRecords deletes records on every dataplane and says how many.
 func (e *execution) clearRecords(ctx context.Context, f *pb.RecordFilter) error {
 	cleared, silent := e.clear(ctx, f)
-	if err := e.partly(silent); err != nil || e.exit == exitRefused {
+	if err := e.partly(silent); err != nil || e.refused {
 		return err
 	}
 	if e.json() {
@@ -135,41 +150,41 @@ func (e *execution) clearRecords(ctx context.Context, f *pb.RecordFilter) error 
 
 // partly sets the exit status of a command that some dataplanes did not carry out: refused when none did.
 func (e *execution) partly(silent []error) error {
-	switch {
-	case len(silent) == 0:
+	e.acted = e.acted || len(silent) < len(e.pushers)
+	if len(silent) == 0 {
 		return nil
-	case len(silent) == len(e.pushers):
-		e.exit = exitRefused
-	default:
-		e.exit = max(e.exit, exitNotInEffect)
 	}
+	if e.acted {
+		return e.unclear(silent)
+	}
+	e.refused, e.exit = true, exitRefused
 	return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
 }
 
 // seen reports dataplanes that a list lacks. It is a refusal when there is no other.
 func (e *execution) seen(silent []error) error {
-	if len(silent) > 0 && len(silent) == len(e.pushers) {
-		e.exit = exitRefused
-		return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
+	switch {
+	case len(silent) == 0 || len(silent) < len(e.pushers):
+		return e.unanswered(pb.Severity_SEVERITY_WARNING, silent)
+	case e.acted:
+		return e.unclear(silent)
 	}
-	return e.unanswered(pb.Severity_SEVERITY_WARNING, silent)
+	e.refused, e.exit = true, exitRefused
+	return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
 }
 
 func (e *execution) statsReset(ctx context.Context, op eval.Operation) error {
 	r := &pb.ResetStatisticsRequest{}
 	kind, name := pb.SplitKey(op.Key)
-	switch {
-	case op.Key == "":
-	case kind == "pool":
+	switch kind {
+	case "pool":
 		r.Pool = &name
-	case kind == "virtual":
+	case "virtual":
 		r.Virtual = &name
-	case kind == "node":
+	case "node":
 		r.Node = &name
-	default:
-		return e.refuse(exitRefused, codeRefused, "%s has no counters of its own", config.Title(op.Key))
 	}
-	if err := e.partly(e.resetStatistics(ctx, r)); err != nil || e.exit == exitRefused {
+	if err := e.partly(e.resetStatistics(ctx, r)); err != nil || e.refused {
 		return err
 	}
 	if e.json() {
@@ -212,46 +227,52 @@ func (e *execution) history() error {
 
 // rollback makes the configuration what it was at a revision; 0 is the one before the newest.
 func (e *execution) rollback(ctx context.Context, number uint64) error {
-	want, changes, err := e.goBack(ctx, number, e.header.GetActor())
+	want, changes, acted, err := e.goBack(ctx, number)
 	if errors.Is(err, store.ErrNoRevision) {
 		return e.refuse(exitRefused, codeNotFound, "%v: not found in the history", err)
 	}
 	if err != nil {
 		return e.storeFault(err)
 	}
+	e.acted = e.acted || acted
 	e.effects = e.Server.effects(ctx, want.stamp, concerned(eval.ModeCommand, nil, changes))
 	e.settle()
 	return e.revisionDocument()
 }
 
 // goBack commits the configuration of an earlier revision as a new one; 0 is the one before the newest.
-func (s *Server) goBack(ctx context.Context, number uint64, actor string) (*wanted, []config.Change, error) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+func (e *execution) goBack(ctx context.Context, number uint64) (want *wanted, changes []config.Change, acted bool, err error) {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	newest := e.store.Newest().Revision
+	if e.header.BaseRevision != nil && !e.acted && e.header.GetBaseRevision() != newest {
+		return nil, nil, false, store.ErrConflict
+	}
 	if number == 0 {
-		newest := s.store.Newest().Revision
 		if newest == 0 {
-			return nil, nil, fmt.Errorf("nothing before revision 0: %w", store.ErrNoRevision)
+			return nil, nil, false, fmt.Errorf("nothing before revision 0: %w", store.ErrNoRevision)
 		}
 		number = newest - 1
 	}
-	return s.restore(ctx, number, actor, fmt.Sprintf("rollback to %d", number))
+	return e.restore(ctx, number, e.header.GetActor(), fmt.Sprintf("rollback to %d", number))
 }
 
-// restore makes the configuration of a revision the newest one. Nothing waits to be confirmed afterwards. writing is held.
-func (s *Server) restore(ctx context.Context, number uint64, actor, summary string) (*wanted, []config.Change, error) {
+// restore makes the configuration of a revision the newest one. Nothing waits to be confirmed afterwards. acted is false
+// where it was that already. writing is held.
+func (s *Server) restore(ctx context.Context, number uint64, actor, summary string) (want *wanted, changes []config.Change, acted bool, err error) {
 	tree, err := s.store.At(number)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	c := store.Commit{Changes: config.DiffExact(s.store.Newest().Tree, tree), Actor: actor, Summary: summary}
+	newest := s.base()
+	c := store.Commit{Base: newest.Revision, Changes: config.DiffExact(newest.Tree, tree), Actor: actor, Summary: summary}
 	if len(c.Changes) == 0 {
-		_, err := s.store.Confirm(ctx)
+		acted, err := s.store.Confirm(ctx)
 		w, _ := s.board.watch()
-		return w, nil, err
+		return w, nil, acted, err
 	}
-	want, err := s.commit(ctx, c, s.ports)
-	return want, c.Changes, err
+	want, acted, err = s.commit(ctx, c, newest.ports)
+	return want, c.Changes, acted, err
 }
 
 // confirm keeps a change that waits.
@@ -263,8 +284,9 @@ func (e *execution) confirm(ctx context.Context) error {
 		return e.storeFault(err)
 	}
 	if !ok {
-		return e.refuse(exitRefused, codeNotFound, "nothing waits to be confirmed")
+		return e.refuse(exitRefused, codeNotFound, nothingWaits)
 	}
+	e.acted = true
 	return e.revisionDocument()
 }
 
@@ -321,7 +343,7 @@ func (s *Server) takeBack(ctx context.Context) {
 	if p == nil || s.now().Before(p.Deadline) {
 		return
 	}
-	_, _, err := s.restore(ctx, p.BackTo, "mgmtd", fmt.Sprintf("rollback to %d: not confirmed in time", p.BackTo))
+	_, _, _, err := s.restore(ctx, p.BackTo, "mgmtd", fmt.Sprintf("rollback to %d: not confirmed in time", p.BackTo))
 	switch {
 	case err == nil:
 		s.log.Info("took back a change that was not confirmed", "revision", p.Revision, "back_to", p.BackTo)

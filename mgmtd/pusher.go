@@ -50,6 +50,7 @@ type Target struct {
 // pusher keeps one dataplane at the newest wanted configuration. Its goroutine is run.
 type pusher struct {
 	name    string
+	address string
 	storeID string
 	conn    *grpc.ClientConn
 	client  pb.DataplaneClient
@@ -92,7 +93,7 @@ func newPusher(t Target, storeID string, b *board, log *slog.Logger) (*pusher, e
 		return nil, fmt.Errorf("dataplane %s: %w", t.Address, err)
 	}
 	return &pusher{
-		name: t.Name, storeID: storeID, conn: conn, client: pb.NewDataplaneClient(conn), board: b,
+		name: t.Name, address: t.Address, storeID: storeID, conn: conn, client: pb.NewDataplaneClient(conn), board: b,
 		log: log.With("dataplane", t.Name), changed: make(chan struct{}),
 	}, nil
 }
@@ -144,7 +145,7 @@ func (p *pusher) poll(ctx context.Context, want *wanted) (*wanted, error) {
 	defer cancel()
 	reply, err := p.client.Status(ctx, &pb.StatusRequest{})
 	if err != nil {
-		p.failed(want, err)
+		p.failed(want, err, pollTimeout)
 		return want, err
 	}
 	got := stamp{reply.GetRevision(), reply.GetSequence()}
@@ -165,7 +166,7 @@ func (p *pusher) push(ctx context.Context, applied, want *wanted) (*wanted, erro
 		reply, err = p.apply(ctx, nil, want)
 	}
 	if err != nil {
-		p.failed(want, err)
+		p.failed(want, err, applyTimeout)
 		return applied, err
 	}
 	p.succeeded(want.stamp, reply.GetNotInEffect())
@@ -258,8 +259,8 @@ func (p *pusher) succeeded(s stamp, notInEffect []*pb.NotInEffect) {
 	p.attempted()
 }
 
-func (p *pusher) failed(want *wanted, err error) {
-	text := reason(err)
+func (p *pusher) failed(want *wanted, err error, within time.Duration) {
+	text := p.reason(err, within)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.err != text {
@@ -275,14 +276,28 @@ func (p *pusher) failed(want *wanted, err error) {
 	p.attempted()
 }
 
-// reason is what an error of a call says, without what gRPC wraps around a failed dial.
-func reason(err error) string {
-	text := status.Convert(err).Message()
+// reason says why a call failed that might take as long as within, without what gRPC wraps around it.
+func (p *pusher) reason(err error, within time.Duration) string {
+	st := status.Convert(err)
+	text := st.Message()
+	switch {
+	case st.Code() == codes.Unimplemented && strings.HasPrefix(text, "unknown service"):
+		return fmt.Sprintf("what listens at %s is not a dataplane: %s", p.address, text)
+	case st.Code() == codes.Unimplemented:
+		return fmt.Sprintf("the dataplane at %s is of another release: %s", p.address, text)
+	case st.Code() == codes.DeadlineExceeded:
+		return noAnswer(within)
+	}
 	if _, inner, ok := strings.Cut(text, "Error while dialing: "); ok {
 		return strings.TrimSuffix(inner, `"`)
 	}
+	if _, inner, ok := strings.Cut(text, `error reading server preface: `); ok {
+		return fmt.Sprintf("what listens at %s does not speak gRPC: %s", p.address, strings.TrimSuffix(inner, `"`))
+	}
 	return text
 }
+
+func noAnswer(within time.Duration) string { return fmt.Sprintf("no answer within %v", within) }
 
 // attempted wakes those who wait for the outcome. mu is held.
 func (p *pusher) attempted() {

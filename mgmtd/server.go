@@ -3,6 +3,7 @@
 package mgmtd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"bigpipe/grammar/eval"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store"
-	"bigpipe/store/config"
 )
 
-// effectTimeout is how long a reply waits for the dataplanes unless Config says otherwise.
-const effectTimeout = 5 * time.Second
+const (
+	// effectTimeout is how long a reply waits for the dataplanes unless Config says otherwise.
+	effectTimeout = 5 * time.Second
+	// askTimeout is how long a dataplane may take to answer a question unless Config says otherwise.
+	askTimeout = 5 * time.Second
+)
 
 // Config is what a Server needs.
 type Config struct {
@@ -32,6 +35,8 @@ type Config struct {
 	Version string
 	// EffectTimeout is how long a reply waits for the dataplanes; 0 means five seconds.
 	EffectTimeout time.Duration
+	// AskTimeout is how long a dataplane may be silent when it is asked something; 0 means five seconds.
+	AskTimeout time.Duration
 	// Now is the wall clock for changes that are to be confirmed; nil means time.Now.
 	Now func() time.Time
 }
@@ -45,28 +50,26 @@ type Server struct {
 	resolve func(host string) (netip.Addr, error)
 	version string
 	patient time.Duration
+	silence time.Duration
 	now     func() time.Time
 	started time.Time
 
 	board   *board
 	pushers []*pusher
 
-	// writing is held from reading the configuration to having committed the change of it: one writer.
+	// writing is held by whoever changes the store and the board, from having looked at what is newest to having published:
+	// one writer. Texts are read and evaluated without it.
 	writing sync.Mutex
-	// ports are the volatile persistence timeouts (rule B-19), never modified in place. Guarded by writing.
-	ports map[uint32]uint32
 }
 
 // New returns a server. Nothing is dialled before Run. Close lets go of what New has opened.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		store: c.Store, log: c.Log, resolve: c.Resolve, version: c.Version, patient: c.EffectTimeout, now: c.Now,
+		store: c.Store, log: c.Log, resolve: c.Resolve, version: c.Version, patient: cmp.Or(c.EffectTimeout, effectTimeout),
+		silence: cmp.Or(c.AskTimeout, askTimeout), now: c.Now,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.patient == 0 {
-		s.patient = effectTimeout
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -108,60 +111,6 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// publish makes the newest snapshot of the store, under the given port timeouts, the wanted configuration. changes lead to
-// it from what was wanted until now. writing is held.
-func (s *Server) publish(changes []config.Change, ports map[uint32]uint32) *wanted {
-	old, _ := s.board.watch()
-	newest := s.store.Newest()
-	w := &wanted{stamp: stamp{revision: newest.Revision}, view: config.ApplyPortPersist(newest.Tree, ports), base: old.stamp}
-	switch {
-	case newest.Revision == old.revision:
-		w.sequence = old.sequence + 1
-		w.changes = portChanges(newest.Tree, s.ports, ports)
-	case samePorts(s.ports, ports):
-		w.changes = s.effective(old.view, newest.Tree, changes)
-	default:
-		w.changes = config.Diff(old.view, w.view)
-	}
-	s.ports = ports
-	s.board.publish(w)
-	return w
-}
-
-// effective turns the stored changes into those that a dataplane sees. old is the effective view before them.
-func (s *Server) effective(old config.View, tree *config.Tree, changes []config.Change) []config.Change {
-	return config.EffectiveChanges(old, tree, s.ports, changes)
-}
-
-func samePorts(a, b map[uint32]uint32) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for port, seconds := range a {
-		if other, ok := b[port]; !ok || other != seconds {
-			return false
-		}
-	}
-	return true
-}
-
-// commit stores changes and wants them in effect, together with a change of the port timeouts. Nothing happens where
-// nothing differs. writing is held.
-func (s *Server) commit(ctx context.Context, c store.Commit, ports map[uint32]uint32) (*wanted, error) {
-	before := s.store.Newest()
-	c.Base = before.Revision
-	if len(c.Changes) > 0 {
-		if _, err := s.store.Commit(ctx, c); err != nil {
-			return nil, err
-		}
-	}
-	if s.store.Newest().Revision == before.Revision && samePorts(s.ports, ports) {
-		w, _ := s.board.watch()
-		return w, nil
-	}
-	return s.publish(c.Changes, ports), nil
-}
-
 // effects waits until the dataplanes have a configuration, at most as long as the server is patient. Of what is not in
 // effect it keeps what concerns the change.
 func (s *Server) effects(ctx context.Context, want stamp, concerns func(key string) bool) []*pb.DataplaneEffect {
@@ -184,7 +133,7 @@ func effectOf(name string, state pushState, want stamp, patient time.Duration, c
 	if !e.Applied {
 		e.Error = state.err
 		if e.Error == "" {
-			e.Error = fmt.Sprintf("no answer within %v", patient)
+			e.Error = noAnswer(patient)
 		}
 		return e
 	}
@@ -211,8 +160,3 @@ func everywhere(effects []*pb.DataplaneEffect) bool {
 
 // everything concerns every object.
 func everything(string) bool { return true }
-
-// options are those of an evaluation. writing is held.
-func (s *Server) options(mode eval.Mode, file string) eval.Options {
-	return eval.Options{Mode: mode, File: file, Resolve: s.resolve, PortPersist: s.ports}
-}

@@ -2,7 +2,9 @@ package mgmtd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"bigpipe/grammar"
@@ -24,10 +26,45 @@ func (e *execution) show(ctx context.Context, op eval.Operation) error {
 	return e.list(op)
 }
 
-// statisticsFor asks for the counters of one object or of all of a kind, and warns of dataplanes that do not answer.
-func (e *execution) statisticsFor(ctx context.Context, r *pb.StatisticsRequest) (*pb.StatisticsReply, error) {
+// statisticsFor asks for the counters of one object or of all of a kind, and warns of dataplanes that do not answer. gaps are
+// the dataplanes whose counters are shown as not known.
+func (e *execution) statisticsFor(ctx context.Context, r *pb.StatisticsRequest) (stats *pb.StatisticsReply, gaps gaps, err error) {
 	stats, silent := e.statistics(ctx, r)
-	return stats, e.unanswered(pb.Severity_SEVERITY_WARNING, silent)
+	for _, s := range silent {
+		var one *silentError
+		if errors.As(s, &one) {
+			gaps.silent = append(gaps.silent, one)
+		}
+	}
+	gaps.all = len(silent) > 0 && len(silent) == len(e.pushers)
+	gaps.shown = !e.json()
+	return stats, gaps, e.unanswered(pb.Severity_SEVERITY_WARNING, silent)
+}
+
+// gaps are what counters lack.
+type gaps struct {
+	silent []*silentError
+	// all is set when no dataplane answered.
+	all bool
+	// shown is set for a text, which has a "-" for each counter that is not known. JSON has the same fields always: there a
+	// dataplane that is silent has no entry, and where all are, there is one entry with zeros.
+	shown bool
+}
+
+// list returns the dataplanes to show without counters.
+func (g gaps) list() []*silentError {
+	if !g.shown {
+		return nil
+	}
+	return g.silent
+}
+
+// withEmpty returns what dataplanes count of one thing: an empty entry where those that answered count nothing.
+func withEmpty[T any](g gaps, list []*T) []*T {
+	if list == nil && !(g.all && g.shown) {
+		return []*T{nil}
+	}
+	return list
 }
 
 // shower writes views: as JSON into one list, as text one after the other.
@@ -66,7 +103,7 @@ func (e *execution) poolShow(ctx context.Context, op eval.Operation) error {
 	if _, name := pb.SplitKey(op.Key); name != "" {
 		r.Pool = &name
 	}
-	stats, err := e.statisticsFor(ctx, r)
+	stats, gaps, err := e.statisticsFor(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -80,7 +117,7 @@ func (e *execution) poolShow(ctx context.Context, op eval.Operation) error {
 	}
 	w, _ := e.board.watch()
 	poolsOf(w.view, op.Key, func(p *pb.Pool) bool {
-		view := poolViewOf(w.view, p, byName[p.GetName()])
+		view := poolViewOf(w.view, p, byName[p.GetName()], gaps)
 		err = s.add(view, func() string { return e.poolText(view) })
 		return err == nil
 	})
@@ -91,7 +128,7 @@ func (e *execution) poolShow(ctx context.Context, op eval.Operation) error {
 }
 
 // poolViewOf joins the configuration of a pool with what the dataplanes count. A member that none counts has one entry.
-func poolViewOf(v config.View, p *pb.Pool, stats *pb.PoolStatistics) poolView {
+func poolViewOf(v config.View, p *pb.Pool, stats *pb.PoolStatistics, gaps gaps) poolView {
 	view := poolView{
 		Name: p.GetName(), LbMode: pb.EnumWord(config.LbModeOf(v, p)), Members: []memberView{},
 		Records: stats.GetRecords(), Persistence: persistCountsOf(stats.GetPersistence()),
@@ -101,15 +138,25 @@ func poolViewOf(v config.View, p *pb.Pool, stats *pb.PoolStatistics) poolView {
 		counted[m.GetAddress()] = append(counted[m.GetAddress()], m)
 	}
 	for _, m := range p.GetMembers() {
-		list := counted[m.GetAddress()]
-		if list == nil {
-			list = []*pb.MemberStatistics{nil}
-		}
-		for _, c := range list {
+		for _, c := range withEmpty(gaps, counted[m.GetAddress()]) {
 			view.Members = append(view.Members, memberViewOf(v, m, c))
+		}
+		for _, silent := range gaps.list() {
+			one := memberViewOf(v, m, nil)
+			one.Dataplane, one.Connections.unknown, one.Bytes.unknown = silent.dataplane, true, true
+			one.State = unknownState(one.State, one.Enabled)
+			view.Members = append(view.Members, one)
 		}
 	}
 	return view
+}
+
+// unknownState is the state of what a silent dataplane has: only what the operator has set is known.
+func unknownState(set string, enabled bool) string {
+	if enabled {
+		return notKnown
+	}
+	return set
 }
 
 func memberViewOf(v config.View, m *pb.Member, c *pb.MemberStatistics) memberView {
@@ -129,10 +176,16 @@ func block(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
 
 // connectionLine and bitLine are the two lines of counters; packets are not counted, bits are eight times the bytes.
 func connectionLine(c counters) string {
+	if c.unknown {
+		return fmt.Sprintf("(cur, max, limit, tot) = (-, -, %d, -)", c.Limit)
+	}
 	return fmt.Sprintf("(cur, max, limit, tot) = (%d, %d, %d, %d)", c.Current, c.Max, c.Limit, c.Total)
 }
 
 func bitLine(t traffic) string {
+	if t.unknown {
+		return "(pckts,bits) in = (-, -), out = (-, -)"
+	}
 	return fmt.Sprintf("(pckts,bits) in = (-, %d), out = (-, %d)", 8*t.In, 8*t.Out)
 }
 
@@ -151,6 +204,10 @@ func (e *execution) on(dataplane string) string {
 
 func (e *execution) poolText(p poolView) string {
 	sum, bytes := counters{}, traffic{}
+	known := func(m memberView) bool { return !m.Connections.unknown }
+	if len(p.Members) > 0 && !slices.ContainsFunc(p.Members, known) {
+		sum.unknown, bytes.unknown = true, true
+	}
 	for _, m := range p.Members {
 		sum.Current += m.Connections.Current
 		sum.Max += m.Connections.Max
@@ -182,7 +239,7 @@ func (e *execution) virtualShow(ctx context.Context, op eval.Operation) error {
 	if kind == "virtual" && name != "" {
 		r.Virtual = &name
 	}
-	stats, err := e.statisticsFor(ctx, r)
+	stats, gaps, err := e.statisticsFor(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -196,7 +253,7 @@ func (e *execution) virtualShow(ctx context.Context, op eval.Operation) error {
 	}
 	w, _ := e.board.watch()
 	virtualsOf(w.view, op.Key, func(vs *pb.VirtualServer) bool {
-		views := e.virtualViews(w.view, vs, counted[vs.GetAddress()])
+		views := virtualViews(w.view, vs, counted[vs.GetAddress()], gaps)
 		for i, view := range views {
 			err = s.add(view, func() string { return e.virtualText(w.view, vs, views, i) })
 			if err != nil {
@@ -229,9 +286,9 @@ func virtualsOf(v config.View, key string, fn func(*pb.VirtualServer) bool) {
 	})
 }
 
-// virtualViews returns a view for each dataplane and protocol that counts the virtual server; one without a dataplane, not in
-// effect, when none does.
-func (e *execution) virtualViews(v config.View, vs *pb.VirtualServer, counted []*pb.VirtualStatistics) []virtualView {
+// virtualViews returns a view for each dataplane and protocol that counts the virtual server, one without a dataplane, not in
+// effect, when none does, and those of silent dataplanes.
+func virtualViews(v config.View, vs *pb.VirtualServer, counted []*pb.VirtualStatistics, gaps gaps) []virtualView {
 	base := virtualView{Address: vs.GetAddress(), Rule: vs.GetRule(), Protocol: "tcp", Reason: "no dataplane has reported it"}
 	if http, why := config.IsHTTP(v, vs); http {
 		base.Protocol, base.Why = "http", why
@@ -245,23 +302,36 @@ func (e *execution) virtualViews(v config.View, vs *pb.VirtualServer, counted []
 			base.Pools = append(base.Pools, weightedView{p.GetPool(), p.GetWeight()})
 		}
 	}
-	if len(counted) == 0 {
-		return []virtualView{base}
+	if gaps.all {
+		base.Reason = gaps.silent[0].Error()
 	}
 	var views []virtualView
-	for _, c := range counted {
+	for _, c := range withEmpty(gaps, counted) {
+		views = append(views, countedView(base, c))
+	}
+	for _, silent := range gaps.list() {
 		view := base
-		if c.GetProtocol() != "" {
-			view.Protocol = c.GetProtocol()
-		}
-		view.InEffect, view.Reason, view.Dataplane = c.GetInEffect(), c.GetReason(), c.GetDataplane()
-		view.Connections, view.Bytes, view.Requests = countersOf(c.GetConnections()), trafficOf(c.GetBytes()), c.GetRequests()
-		if view.Connections.Limit == 0 {
-			view.Connections.Limit = base.Connections.Limit
-		}
+		view.Dataplane, view.Reason, view.Connections.unknown, view.Bytes.unknown = silent.dataplane, silent.reason, true, true
 		views = append(views, view)
 	}
 	return views
+}
+
+// countedView adds what a dataplane counts to what is configured of a virtual server; nothing when c is nil.
+func countedView(view virtualView, c *pb.VirtualStatistics) virtualView {
+	if c == nil {
+		return view
+	}
+	limit := view.Connections.Limit
+	if c.GetProtocol() != "" {
+		view.Protocol = c.GetProtocol()
+	}
+	view.InEffect, view.Reason, view.Dataplane = c.GetInEffect(), c.GetReason(), c.GetDataplane()
+	view.Connections, view.Bytes, view.Requests = countersOf(c.GetConnections()), trafficOf(c.GetBytes()), c.GetRequests()
+	if view.Connections.Limit == 0 {
+		view.Connections.Limit = limit
+	}
+	return view
 }
 
 // virtualText writes the head before the first view of a virtual server.
@@ -281,13 +351,15 @@ func (e *execution) virtualText(v config.View, vs *pb.VirtualServer, views []vir
 	if view.Why != "" && view.Protocol == "http" {
 		head += " (" + view.Why + ")"
 	}
-	if view.InEffect {
+	switch {
+	case view.Connections.unknown:
+		head += "  " + notKnown + " (" + view.Reason + ")"
+	case view.InEffect:
 		head += "  IN EFFECT"
-	} else {
+	case view.Reason != "":
+		head += "  NOT IN EFFECT: " + view.Reason
+	default:
 		head += "  NOT IN EFFECT"
-		if view.Reason != "" {
-			head += ": " + view.Reason
-		}
 	}
 	return text + part(head+e.on(view.Dataplane), view.Connections, view.Bytes)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -86,11 +85,7 @@ func (e *execution) sysctlShow(op eval.Operation) error {
 	values := sysctls(config.Globals(e.store.Newest().Tree))
 	names := slices.Sorted(maps.Keys(values))
 	if len(op.Words) > 0 {
-		name := op.Words[0]
-		if _, ok := values[name]; !ok {
-			return e.refuse(exitRefused, codeNotFound, "variable bigip.%s not found", name)
-		}
-		names = []string{name}
+		names = op.Words[:1]
 	}
 	if e.json() {
 		shown := map[string]int{}
@@ -155,9 +150,6 @@ func (e *execution) globalShow(op eval.Operation) error {
 		return err
 	}
 	row := globalRow(name)
-	if row == nil {
-		return e.refuse(exitFaulty, codeNotFound, "global variable %q not found", name)
-	}
 	text := row.Default
 	if fd := g.ProtoReflect().Descriptor().Fields().ByName(protoName(row.Field)); g.ProtoReflect().Has(fd) && !fd.IsList() {
 		text = valueText(fd, g.ProtoReflect().Get(fd))
@@ -198,27 +190,32 @@ func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 
 // summary prints the counters of the unit, a name and a value a line.
 func (e *execution) summary(ctx context.Context) error {
-	stats, silent := e.statistics(ctx, &pb.StatisticsRequest{})
-	if err := e.unanswered(pb.Severity_SEVERITY_WARNING, silent); err != nil {
+	stats, gaps, err := e.statisticsFor(ctx, &pb.StatisticsRequest{})
+	if err != nil {
 		return err
 	}
-	u, tree := stats.GetUnit(), e.store.Newest().Tree
+	u, newest := stats.GetUnit(), e.store.Newest()
 	values := map[string]uint64{
 		"uptime": u.GetUptimeSeconds(), "bytes_in": u.GetBytes().GetIn(), "bytes_out": u.GetBytes().GetOut(),
 		"connections_current": u.GetConnections().GetCurrent(), "connections_max": u.GetConnections().GetMax(),
 		"connections_total": u.GetConnections().GetTotal(), "requests": u.GetRequests(), "records": u.GetRecords(),
-		"virtual_servers": uint64(tree.Len("virtual")), "pools": uint64(tree.Len("pool")), "revision": e.store.Newest().Revision,
 	}
+	known := map[string]uint64{
+		"virtual_servers": uint64(newest.Tree.Len("virtual")), "pools": uint64(newest.Tree.Len("pool")), "revision": newest.Revision,
+	}
+	maps.Copy(values, known)
 	for name, n := range u.GetCounters() {
 		values[name] = n
 	}
 	if e.json() {
 		return writeJSON(e.out, map[string]any{"summary": values})
 	}
-	names := slices.Collect(maps.Keys(values))
-	sort.Strings(names)
-	for _, name := range names {
-		if _, err := fmt.Fprintf(e.out, "%s = %s\n", name, strconv.FormatUint(values[name], 10)); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		text := strconv.FormatUint(values[name], 10)
+		if _, ours := known[name]; gaps.all && !ours {
+			text = notKnown
+		}
+		if _, err := fmt.Fprintf(e.out, "%s = %s\n", name, text); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ func (e *execution) nodeShow(ctx context.Context, op eval.Operation) error {
 	if address != "" {
 		r.Node = &name
 	}
-	stats, err := e.statisticsFor(ctx, r)
+	stats, gaps, err := e.statisticsFor(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,8 @@ func (e *execution) nodeShow(ctx context.Context, op eval.Operation) error {
 	if err != nil {
 		return err
 	}
-	dataplanes, counted := dataplanesOf(stats), countNodes(stats)
+	counted := countNodes(stats)
+	sources := sourcesOf(stats, gaps)
 	for _, node := range slices.SortedFunc(maps.Keys(nodes), compareAddresses) {
 		if address != "" && node != address {
 			continue
@@ -40,8 +41,8 @@ func (e *execution) nodeShow(ctx context.Context, op eval.Operation) error {
 		if one {
 			ports = []uint16{port}
 		}
-		for _, dataplane := range dataplanes {
-			view := nodeViewOf(w.view, node, ports, counted, dataplane)
+		for _, from := range sources {
+			view := nodeViewOf(w.view, node, ports, counted, from)
 			if one {
 				view = portOnly(view, name)
 			}
@@ -79,18 +80,27 @@ func compareAddresses(a, b string) int {
 	return x.Compare(y)
 }
 
-// dataplanesOf lists the dataplanes that count nodes; "" alone when none does.
-func dataplanesOf(stats *pb.StatisticsReply) []string {
-	var names []string
+// source is a dataplane that counts nodes, or would if it answered.
+type source struct {
+	dataplane string
+	silent    bool
+}
+
+// sourcesOf lists the dataplanes to show nodes of; "" alone when none counts any.
+func sourcesOf(stats *pb.StatisticsReply, gaps gaps) []source {
+	var list []source
 	for _, n := range stats.GetNodes() {
-		if !slices.Contains(names, n.GetDataplane()) {
-			names = append(names, n.GetDataplane())
+		if one := (source{dataplane: n.GetDataplane()}); !slices.Contains(list, one) {
+			list = append(list, one)
 		}
 	}
-	if names == nil {
-		return []string{""}
+	if list == nil && !(gaps.all && gaps.shown) {
+		list = []source{{}}
 	}
-	return names
+	for _, silent := range gaps.list() {
+		list = append(list, source{silent.dataplane, true})
+	}
+	return list
 }
 
 // counted is an address on a dataplane.
@@ -125,16 +135,16 @@ func countNodes(stats *pb.StatisticsReply) nodeCounts {
 }
 
 // nodeViewOf joins what is configured of a node with what one dataplane counts.
-func nodeViewOf(v config.View, node string, ports []uint16, c nodeCounts, dataplane string) nodeView {
-	n := c.nodes[counted{node, dataplane}]
+func nodeViewOf(v config.View, node string, ports []uint16, c nodeCounts, from source) nodeView {
+	n := c.nodes[counted{node, from.dataplane}]
 	view := nodeView{
 		Address: node, State: stateWord(v, node, n.GetState()), Enabled: config.MemberState(v, node).Enabled,
-		Connections: countersOf(n.GetConnections()), Bytes: trafficOf(n.GetBytes()), Dataplane: dataplane,
+		Connections: countersOf(n.GetConnections()), Bytes: trafficOf(n.GetBytes()), Dataplane: from.dataplane,
 	}
 	view.Connections.Limit = uint64(v.Get("node/" + node).GetNode().GetLimit())
 	for _, port := range ports {
 		address := config.JoinAddress(node, port)
-		p := c.ports[counted{address, dataplane}]
+		p := c.ports[counted{address, from.dataplane}]
 		p.Port, p.Enabled = uint32(port), config.MemberState(v, address).Enabled
 		if p.State == "" {
 			p.State = stateWord(v, address, 0)
@@ -142,7 +152,21 @@ func nodeViewOf(v config.View, node string, ports []uint16, c nodeCounts, datapl
 		p.Connections.Limit = uint64(v.Get("node/" + address).GetNode().GetLimit())
 		view.Ports = append(view.Ports, p)
 	}
+	if from.silent {
+		view.forget()
+	}
 	return view
+}
+
+// forget marks all that only the dataplane knows as not known.
+func (n *nodeView) forget() {
+	n.Connections.unknown, n.Bytes.unknown = true, true
+	n.State = unknownState(n.State, n.Enabled)
+	for i := range n.Ports {
+		p := &n.Ports[i]
+		p.Connections.unknown, p.Bytes.unknown = true, true
+		p.State = unknownState(p.State, p.Enabled)
+	}
 }
 
 // portOnly is the view of one service of a node under its own address.

@@ -74,7 +74,7 @@ func (e *execution) recordTable(ctx context.Context, f *pb.RecordFilter) error {
 	if err != nil {
 		return err
 	}
-	if err := e.seen(silent); err != nil || e.exit == exitRefused {
+	if err := e.seen(silent); err != nil || e.refused {
 		return err
 	}
 	return t.flush()
@@ -202,7 +202,7 @@ func (e *execution) connDump(ctx context.Context, op eval.Operation) error {
 // persistExplain prints which member a connection would get, and why.
 func (e *execution) persistExplain(ctx context.Context, op eval.Operation) error {
 	replies, silent := e.explain(ctx, op.Explain)
-	if err := e.seen(silent); err != nil || e.exit == exitRefused {
+	if err := e.seen(silent); err != nil || e.refused {
 		return err
 	}
 	if e.json() {
@@ -244,7 +244,7 @@ func (e *execution) persistForecast(ctx context.Context, op eval.Operation) erro
 		node = name
 	}
 	members, silent := e.forecast(ctx, &pb.ForecastRequest{Node: node})
-	if err := e.seen(silent); err != nil || e.exit == exitRefused {
+	if err := e.seen(silent); err != nil || e.refused {
 		return err
 	}
 	if e.json() {

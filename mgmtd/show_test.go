@@ -37,6 +37,12 @@ node 10.1.1.2 disable
 // showAdmin has the site and a dataplane that has counted something.
 func showAdmin(t *testing.T, dataplanes int) *admin {
 	t.Helper()
+	_, a := showAdminWith(t, Config{}, dataplanes)
+	return a
+}
+
+func showAdminWith(t *testing.T, c Config, dataplanes int) ([]*fakeDataplane, *admin) {
+	t.Helper()
 	var all []*fakeDataplane
 	for range dataplanes {
 		d := startFake(t)
@@ -65,9 +71,9 @@ func showAdmin(t *testing.T, dataplanes int) *admin {
 		}
 		all = append(all, d)
 	}
-	a := startAdmin(t, "", all...)
+	a := startAdminWith(t, c, "", all...)
 	a.mustLoad(showSite)
-	return a
+	return all, a
 }
 
 func TestShow_text(t *testing.T) {

@@ -17,12 +17,16 @@ type counters struct {
 	Max     uint64 `json:"max"`
 	Total   uint64 `json:"total"`
 	Limit   uint64 `json:"limit"`
+	// unknown is set when the dataplane that counts them did not answer.
+	unknown bool
 }
 
 // traffic is bytes, seen from the clients: in is what they sent.
 type traffic struct {
 	In  uint64 `json:"in"`
 	Out uint64 `json:"out"`
+	// unknown is as that of counters.
+	unknown bool
 }
 
 type poolView struct {
@@ -77,6 +81,9 @@ type virtualView struct {
 	Requests    uint64         `json:"requests"`
 	Dataplane   string         `json:"dataplane,omitempty"`
 }
+
+// notKnown is the text of what a dataplane that did not answer would tell.
+const notKnown = "-"
 
 type weightedView struct {
 	Pool   string `json:"pool"`

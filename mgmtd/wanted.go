@@ -15,6 +15,8 @@ type wanted struct {
 	stamp
 	// view is what is in effect: the stored configuration under the volatile port timeouts (rule B-19).
 	view config.View
+	// ports are the volatile persistence timeouts of ports under which the view is, in seconds; never modified in place.
+	ports map[uint32]uint32
 	// base is what changes start from; a dataplane that has another one gets a difference computed for it.
 	base    stamp
 	changes []config.Change

@@ -1,0 +1,128 @@
+package mgmtd
+
+import (
+	"fmt"
+
+	"bigpipe/grammar"
+	"bigpipe/grammar/eval"
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store"
+	"bigpipe/store/config"
+)
+
+const nothingWaits = "nothing waits to be confirmed"
+
+// refusal says why a command cannot be carried out.
+type refusal struct {
+	exit          uint32
+	code, message string
+	position      *pb.Position
+}
+
+// impossible returns why commands of a text cannot be carried out after its changes, so that nothing of it is done.
+func (e *execution) impossible(b base, out *eval.Outcome) []*refusal {
+	var list []*refusal
+	note := func(op eval.Operation, r *refusal) {
+		if r != nil {
+			r.position = op.Position
+			list = append(list, r)
+		}
+	}
+	past := past{store: e.store, newest: b.Revision, start: b.Revision, waits: b.Pending != nil}
+	if len(out.Changes) > 0 {
+		past.commit()
+		past.waits = past.waits || e.header.ConfirmWithinSeconds != nil
+	}
+	for _, op := range out.Operations {
+		switch op.Action {
+		case grammar.ActionRollback:
+			note(op, past.rollback(op.Seconds))
+		case grammar.ActionConfirm:
+			note(op, past.confirm())
+		default:
+			note(op, unable(op, out.View))
+		}
+	}
+	return list
+}
+
+// unable returns why a command can never be carried out here with a configuration; nil: it can.
+func unable(op eval.Operation, v config.View) *refusal {
+	switch op.Action {
+	case grammar.ActionLoad, grammar.ActionMerge, grammar.ActionSave, grammar.ActionVerifyLoad, grammar.ActionHelp:
+		return &refusal{
+			exit: exitFaulty, code: codeRefused,
+			message: "this command is carried out by bigpipe, which reads and writes the files itself: it stands alone",
+		}
+	case grammar.ActionSysctlShow:
+		if len(op.Words) == 0 {
+			return nil
+		}
+		if _, ok := sysctls(config.Globals(v))[op.Words[0]]; !ok {
+			return &refusal{exit: exitRefused, code: codeNotFound, message: fmt.Sprintf("variable bigip.%s not found", op.Words[0])}
+		}
+	case grammar.ActionGlobalShow:
+		if name := words(op.Words); name != "" && globalRow(name) == nil {
+			return &refusal{exit: exitFaulty, code: codeNotFound, message: fmt.Sprintf("global variable %q not found", name)}
+		}
+	case grammar.ActionStatsReset:
+		switch kind, _ := pb.SplitKey(op.Key); kind {
+		case "", "pool", "virtual", "node":
+		default:
+			return &refusal{exit: exitRefused, code: codeRefused, message: config.Title(op.Key) + " has no counters of its own"}
+		}
+	}
+	return nil
+}
+
+// past follows what the commands of a text do to the history, without doing it.
+type past struct {
+	store store.Store
+	// newest is the revision that there will be at most; start was there before the text.
+	newest, start uint64
+	// commits counts the revisions of the text.
+	commits int
+	// waits is set while something is to be confirmed.
+	waits bool
+}
+
+func (p *past) commit() {
+	p.newest++
+	p.commits++
+}
+
+// rollback goes back to a revision that is there before the text and still will be; 0 is the one before the newest.
+func (p *past) rollback(number uint64) *refusal {
+	switch {
+	case number == 0 && p.newest == 0:
+		return &refusal{exit: exitRefused, code: codeNotFound, message: "nothing before revision 0: not found in the history"}
+	case number > 0:
+		if r := p.known(number); r != nil {
+			return r
+		}
+	}
+	p.commit()
+	p.waits = false
+	return nil
+}
+
+func (p *past) known(number uint64) *refusal {
+	list, err := p.store.History()
+	if err != nil {
+		return &refusal{exit: exitRefused, code: codeStore, message: fmt.Sprintf("the history cannot be read: %v", err)}
+	}
+	kept := min(len(list)+p.commits, store.HistoryLimit) // so many can be gone back from
+	if number > p.start || number+uint64(kept) < p.newest {
+		err := fmt.Errorf("revision %d: %w", number, store.ErrNoRevision)
+		return &refusal{exit: exitRefused, code: codeNotFound, message: err.Error() + ": not found in the history"}
+	}
+	return nil
+}
+
+func (p *past) confirm() *refusal {
+	if !p.waits {
+		return &refusal{exit: exitRefused, code: codeNotFound, message: nothingWaits}
+	}
+	p.waits = false
+	return nil
+}

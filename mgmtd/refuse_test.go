@@ -1,0 +1,127 @@
+package mgmtd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store"
+)
+
+// batch runs a text as a line of standard input.
+func (a *admin) batch(text string) reply {
+	a.t.Helper()
+	return a.execute(&pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_COMMAND, Origin: &pb.Position{File: "stdin", Line: 7, Column: 3}}, text)
+}
+
+// The statuses 1 and 2 mean that nothing was changed: a text is refused whole, at the place of the command that cannot be
+// carried out.
+func TestExecute_refused_whole(t *testing.T) {
+	a := startAdmin(t, "")
+	a.mustLoad(smallSite)
+	const change = "pool z1 { member 10.1.1.1:80 }\n"
+	tests := []struct {
+		command string
+		exit    uint32
+		message string
+	}{
+		{"load x", 2, "carried out by bigpipe"},
+		{"merge x", 2, "carried out by bigpipe"},
+		{"save x", 2, "carried out by bigpipe"},
+		{"verify load x", 2, "carried out by bigpipe"},
+		{"confirm", 1, "nothing waits to be confirmed"},
+		{"rollback 99999", 1, "revision 99999: no such revision: not found in the history"},
+		{"rollback 2", 1, "revision 2: no such revision"},
+		{"rollback\n  confirm", 1, "nothing waits to be confirmed"},
+		{"sysctl bigip.nosuch", 1, "variable bigip.nosuch not found"},
+	}
+	for _, test := range tests {
+		for _, text := range []string{test.command, change + test.command, "pool web show\n" + test.command} {
+			t.Run(text, func(t *testing.T) {
+				r := a.batch(text)
+				if r.exit != test.exit || r.out != "" || !strings.Contains(r.errors(), test.message) {
+					t.Errorf("exit %d, output %q\n%s", r.exit, r.out, r.errors())
+				}
+				lines := strings.Split(text, "\n")
+				at, last := "stdin:7:3: ", len(lines)-1
+				if last > 0 {
+					at = fmt.Sprintf("stdin:%d:%d: ", 7+last, 1+strings.Index(lines[last], strings.TrimSpace(lines[last])))
+				}
+				if !strings.HasPrefix(r.errors(), at) || !strings.Contains(r.errors(), strings.TrimSpace(lines[last])+"\n") {
+					t.Errorf("the place is not %s:\n%s", at, r.errors())
+				}
+				if n := a.store.Newest().Revision; n != 1 {
+					t.Fatalf("revision %d", n)
+				}
+			})
+		}
+	}
+}
+
+func TestExecute_commands_beside_a_change(t *testing.T) {
+	a := startAdmin(t, "")
+	a.mustLoad(smallSite)
+	a.must("pool z1 { member 10.1.1.1:80 }\nsysctl -w bigip.persist_on_any_vip=1\nsysctl bigip.persist_on_any_vip")
+	a.must("pool z2 { member 10.1.1.1:80 }\nrollback 1")
+	if tree := a.store.Newest().Tree; tree.Get("pool/z1") != nil || tree.Get("pool/z2") != nil {
+		t.Error("the rollback is not the last word")
+	}
+	h := &pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_COMMAND, ConfirmWithinSeconds: proto.Uint32(3600)}
+	if r := a.execute(h, "pool z3 { member 10.1.1.1:80 }\nconfirm"); r.exit != 0 || a.store.Newest().Pending != nil {
+		t.Errorf("exit %d, %+v\n%s", r.exit, a.store.Newest().Pending, r.errors())
+	}
+}
+
+// The change of a text may push the revision out of the history that its rollback names.
+func TestExecute_rollback_to_the_end_of_the_history(t *testing.T) {
+	a := startAdmin(t, "")
+	for i := range store.HistoryLimit {
+		a.must(fmt.Sprintf("pool p { member 10.1.1.1:80 ratio %d }", i+2))
+	}
+	if r := a.command("pool z { member 10.1.1.1:80 }\nrollback"); r.exit != 0 { // one back, which is always there
+		t.Fatalf("exit %d\n%s", r.exit, r.errors())
+	}
+	newest := a.store.Newest().Revision
+	oldest := newest - store.HistoryLimit
+	for _, text := range []string{
+		fmt.Sprintf("pool z { member 10.1.1.1:80 }\nrollback %d", oldest),
+		fmt.Sprintf("rollback %d\nrollback %d", newest-5, oldest),
+	} {
+		if r := a.command(text); r.exit != 1 || a.store.Newest().Revision != newest {
+			t.Errorf("%s: exit %d, revision %d of %d\n%s", text, r.exit, a.store.Newest().Revision, newest, r.errors())
+		}
+	}
+	a.must(fmt.Sprintf("rollback %d", oldest))
+}
+
+// What no dataplane answers after a change was stored is not status 1.
+func TestExecute_stored_and_not_answered(t *testing.T) {
+	d := newFake(t)
+	a := startAdmin(t, "", d)
+	eventually(t, "an attempt", func() bool { s, _ := a.server.pushers[0].current(); return s.err != "" })
+	a.load(smallSite)
+	for i, command := range []string{"pool web persist dump", "pool web persist clear", "conn dump", "pool web stats reset"} {
+		r := a.json(fmt.Sprintf("pool z%d { member 10.1.1.1:80 }\n%s", i, command))
+		if r.exit != 3 || a.store.Newest().Tree.Get(fmt.Sprint("pool/z", i)) == nil {
+			t.Errorf("%s: exit %d\n%s", command, r.exit, r.errors())
+		}
+		if !strings.HasPrefix(r.out, "{") || !strings.HasSuffix(r.out, "}\n") {
+			t.Errorf("%s: not a document: %s", command, r.out)
+		}
+		if r := a.batch(command); r.exit != 1 || !strings.HasPrefix(r.errors(), "stdin:7:3: dataplane dp0: ") {
+			t.Errorf("%s alone: exit %d\n%s", command, r.exit, r.errors())
+		}
+	}
+}
+
+func TestExecute_conflict_has_a_place(t *testing.T) {
+	a := startAdmin(t, "")
+	a.mustLoad(smallSite)
+	h := &pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_COMMAND, BaseRevision: proto.Uint64(0), Origin: &pb.Position{File: "stdin", Line: 2, Column: 1}}
+	if r := a.execute(h, "pool web delete"); r.exit != 1 || !strings.HasPrefix(r.errors(), "stdin:2:1: conflict: ") {
+		t.Errorf("exit %d\n%s", r.exit, r.errors())
+	}
+}
