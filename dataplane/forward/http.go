@@ -49,6 +49,7 @@ var errGone = errors.New("no answer")
 
 // The answers that the proxy gives itself, besides those to faults of the message.
 var (
+	errStray      = &http1.Error{Status: 400, Reason: "carriage return without line feed"}
 	errHeaderTime = &http1.Error{Status: 408, Reason: "the request's head did not arrive in time"}
 	errBodyTime   = &http1.Error{Status: 408, Reason: "the request's body did not arrive in time"}
 	errNoPool     = &http1.Error{Status: 503, Reason: "no pool is chosen"}
@@ -93,31 +94,68 @@ func (x *exchange) reset() {
 }
 
 // awaitRequest waits until bytes of a request are there. The first must come within the time for a head, which goes on
-// running; a connection that never sends any is closed without a word.
+// running; a connection that never sends any is closed without a word. An empty line, which some clients send after a body, is
+// taken and begins nothing.
 func (s *session) awaitRequest(first bool) bool {
+	s.lead = leadNone
+	s.skipEmptyLine()
 	if s.in.len() == 0 {
-		s.in.release()
 		limit := s.settings.IdleTimeout
 		if first {
 			limit = s.settings.HeaderTimeout
 		}
 		s.client.until(&s.client.reader, limit)
-		s.idle.Store(true)
-		if s.listener.draining.Load() && !first {
+		if !s.awaitBytes(first) {
 			return false
 		}
-		err := s.client.fill(&s.in)
-		s.idle.Store(false)
-		if err != nil {
-			return false
-		}
-		s.touch()
 		if first {
 			return true
 		}
 	}
 	s.client.until(&s.client.reader, s.settings.HeaderTimeout)
 	return true
+}
+
+// awaitBytes waits for the first bytes of a request.
+func (s *session) awaitBytes(first bool) bool {
+	s.idle.Store(true)
+	defer s.idle.Store(false)
+	for s.in.len() == 0 {
+		s.in.release()
+		if s.listener.draining.Load() && !first || s.client.fill(&s.in) != nil {
+			return false
+		}
+		s.touch()
+		s.skipEmptyLine()
+	}
+	return true
+}
+
+// lead is what came before a request.
+type lead uint8
+
+const (
+	leadNone  lead = iota
+	leadHalf       // the first byte of an empty line
+	leadLine       // an empty line; another one is a fault
+	leadStray      // a fault: half of an empty line
+)
+
+// skipEmptyLine takes an empty line at the beginning of what the client sent, or the part of it that is there.
+func (s *session) skipEmptyLine() {
+	if b := s.in.bytes(); s.lead == leadNone && len(b) > 0 && b[0] == '\r' {
+		s.in.discard(1)
+		s.lead = leadHalf
+	}
+	b := s.in.bytes()
+	switch {
+	case s.lead != leadHalf || len(b) == 0:
+	case b[0] == '\n':
+		s.in.discard(1)
+		s.lead = leadLine
+	default:
+		s.lead = leadStray
+	}
 }
 
 // wakeIdle ends the session if it waits for a request.
@@ -153,6 +191,12 @@ func (x *exchange) run() outcome {
 // readHead reads the request's head, and judges what of the body came with it.
 func (x *exchange) readHead() error {
 	s := x.s
+	switch s.lead {
+	case leadLine:
+		x.request.SkippedEmptyLine()
+	case leadStray:
+		return errStray
+	}
 	for {
 		n, err := x.request.Parse(s.in.bytes())
 		if err != nil {

@@ -91,6 +91,8 @@ type upload struct {
 	goroutine sync.WaitGroup
 	started   bool
 	stop      atomic.Bool                 // asks it to end
+	waiting   atomic.Bool                 // for the client
+	began     atomic.Int64                // instant from which the client has to send; 0: it waits for 100
 	read      atomic.Bool                 // the client sent the whole body
 	sent      atomic.Bool                 // the member got the whole body
 	fault     atomic.Pointer[http1.Error] // why it ended early; not set when the member is to blame
@@ -99,6 +101,8 @@ type upload struct {
 func (u *upload) reset() {
 	u.started = false
 	u.stop.Store(false)
+	u.waiting.Store(false)
+	u.began.Store(0)
 	u.read.Store(false)
 	u.sent.Store(false)
 	u.fault.Store(nil)
@@ -107,12 +111,18 @@ func (u *upload) reset() {
 // complete reports whether nothing of the request is still to come from the client.
 func (u *upload) complete() bool { return !u.started || u.read.Load() }
 
+// late reports whether it is the client who is waited for, and not the member.
+func (u *upload) late() bool { return u.waiting.Load() && u.began.Load() != 0 }
+
 // delivered reports whether the member got the whole request. The upload must have ended.
 func (u *upload) delivered() bool { return !u.started || u.sent.Load() }
 
 // startUpload lets the body follow. The request's head is given up: its memory is used for the body.
 func (x *exchange) startUpload() {
 	x.upload.started = true
+	if !x.request.Expects100() || x.used > x.head {
+		x.upload.began.Store(int64(x.s.client.clock.now()))
+	}
 	x.s.in.discard(x.used)
 	x.upload.goroutine.Go(x.copyBody)
 }
@@ -131,15 +141,13 @@ func (x *exchange) stopUpload() {
 // copyBody sends the rest of the body as it comes.
 func (x *exchange) copyBody() {
 	s, u := x.s, &x.upload
-	pace := pace{began: s.client.clock.now(), settings: s.settings}
+	pace := pace{settings: s.settings, received: int64(x.used - x.head)}
 	for !u.read.Load() {
 		if s.in.len() == 0 {
-			s.client.reader.set(pace.deadline(s.client.clock.now()), 0)
-			if u.stop.Load() {
-				return
-			}
-			if err := s.client.fill(&s.in); err != nil {
-				x.endUpload(x.bodyFault(err))
+			if err := x.awaitBody(&pace); err != nil {
+				if !u.stop.Load() {
+					x.endUpload(x.bodyFault(err))
+				}
 				return
 			}
 			pace.received += int64(s.in.len())
@@ -162,10 +170,38 @@ func (x *exchange) copyBody() {
 	u.sent.Store(true)
 }
 
+// awaitBody waits for bytes of the body. A client that waits for 100 is not hurried before it has it: until then it is the
+// member's time that runs (pain 93), afterwards the client's.
+func (x *exchange) awaitBody(p *pace) error {
+	s, u := x.s, &x.upload
+	u.waiting.Store(true)
+	defer u.waiting.Store(false)
+	for {
+		now := s.client.clock.now()
+		p.began = instant(u.began.Load())
+		limit := now + instant(s.settings.HeaderTimeout) // not before it can be known whose time runs
+		if p.began != 0 {
+			limit = p.deadline(now)
+		}
+		s.client.reader.set(limit, 0)
+		if u.stop.Load() {
+			return errTimeout
+		}
+		err := s.client.fill(&s.in)
+		if err == nil {
+			u.began.CompareAndSwap(0, int64(s.client.clock.now()))
+			s.server.reader.move(s.client.clock.after(x.responseTimeout()))
+		}
+		if !errors.Is(err, errTimeout) || p.began != 0 || u.stop.Load() {
+			return err
+		}
+	}
+}
+
 // bodyFault says how a body that ended early is answered.
 func (x *exchange) bodyFault(err error) error {
 	switch {
-	case errors.Is(err, errTimeout) && !x.upload.stop.Load():
+	case errors.Is(err, errTimeout):
 		return errBodyTime
 	case errors.Is(err, io.EOF):
 		return x.up.Closed()
@@ -185,7 +221,7 @@ func (x *exchange) endUpload(err error) {
 
 // pace is how fast a body has to come.
 type pace struct {
-	began    instant
+	began    instant // from when on the client had to send
 	received int64
 	settings *Settings
 }

@@ -21,10 +21,15 @@ func (x *exchange) awaitHead() error {
 		case err != nil:
 			return err
 		case n == 0:
-			if err := s.server.fill(&s.from); err != nil {
+			err := s.server.fill(&s.from)
+			switch {
+			case err == nil:
+				s.touch()
+			case errors.Is(err, errTimeout) && x.upload.fault.Load() == nil && x.upload.late():
+				s.server.reader.move(s.server.clock.after(x.responseTimeout()))
+			default:
 				return x.lost(err)
 			}
-			s.touch()
 			continue
 		case !r.Interim():
 			return nil
@@ -48,6 +53,9 @@ func (x *exchange) forwardInterim() error {
 	x.out = http1.AppendEnd(x.response.AppendHead(x.out[:0], http1.KeepAlive))
 	if s.client.write(x.out) != nil {
 		return errGone
+	}
+	if x.response.Status() == 100 {
+		x.upload.began.CompareAndSwap(0, int64(s.client.clock.now()))
 	}
 	return nil
 }

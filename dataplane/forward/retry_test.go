@@ -1,11 +1,15 @@
 package forward
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bigpipe/dataplane/pool"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -104,6 +108,19 @@ func TestRetries(t *testing.T) {
 		p.ConnectTimeout = &one
 		expect(t, httpLab(t, p).ask(get()), "s1", o)
 	})
+	// Addresses that no TCP connection can be made to from any host: what connect says is about the way there.
+	for name, addr := range map[string]string{"multicast": "224.0.0.1:80", "IPv6_multicast": "[ff02::1]:80", "no_scope": "[fe80::1]:80"} {
+		for _, http := range []bool{true, false} {
+			t.Run(fmt.Sprintf("no_way_to_one_member_%s_http_%v", name, http), func(t *testing.T) {
+				o := newOrigin(t, "s2", "127.0.0.12:0", nil)
+				p := plain(&origin{addr: parseAddrPort(addr)}, o)
+				b := newLab(t, Settings{HTTP: http, Pools: []*pool.Pool{compilePool(t, p, nil)}})
+				for range 3 {
+					expect(t, b.ask(get()), "s2", nil)
+				}
+			})
+		}
+	}
 	t.Run("pain_40_no_tries", func(t *testing.T) {
 		o := three(t, nil)
 		o[1].stop()
@@ -207,6 +224,21 @@ func TestRetries(t *testing.T) {
 			t.Errorf("answer %q", r)
 		}
 	})
+}
+
+func TestDialError(t *testing.T) {
+	for errno, local := range map[syscall.Errno]bool{
+		unix.EMFILE: true, unix.ENFILE: true, unix.ENOBUFS: true, unix.ENOMEM: true,
+		unix.EADDRNOTAVAIL: false, unix.ENETUNREACH: false, unix.EHOSTUNREACH: false, unix.EAFNOSUPPORT: false,
+		unix.ECONNREFUSED: false, unix.EACCES: false, unix.EPERM: false, unix.EINVAL: false,
+	} {
+		if err := dialError(errno); errors.Is(err, errLocal) != local || err == nil {
+			t.Errorf("%v becomes %v", errno, err)
+		}
+	}
+	if err := dialError(nil); err != nil {
+		t.Error(err)
+	}
 }
 
 // fullListener returns an address that swallows attempts to connect.

@@ -36,6 +36,7 @@ type session struct {
 
 	reused    bool // server has carried a request before
 	cookieDue bool // the next response of the member must carry our cookie
+	lead      lead // what preceded the request
 
 	next, prev *session // guarded by the table's shard
 	shard      uint8
@@ -185,7 +186,7 @@ func (s *session) dial(m *pool.Member, timeout time.Duration) error {
 	}
 	fd, err := unix.Socket(family(m.Dial.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return errLocal
+		return dialError(err)
 	}
 	if s.settings.HTTP {
 		// The request follows at once and carries the acknowledgement of the handshake.
@@ -198,8 +199,16 @@ func (s *session) dial(m *pool.Member, timeout time.Duration) error {
 	if err != nil {
 		s.server.close()
 	}
-	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) {
-		return errLocal
+	return dialError(err)
+}
+
+// dialError makes what no other member would change errLocal. All else depends on the destination: that this host has no
+// address of its family, no way to it, or no port left towards it.
+func dialError(err error) error {
+	for _, local := range [...]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {
+		if errors.Is(err, local) {
+			return errLocal
+		}
 	}
 	return err
 }

@@ -85,6 +85,9 @@ func (q *Request) read(buf []byte) (bool, error) {
 	return complete, err
 }
 
+// SkippedEmptyLine says, before the first Parse, that the caller has taken an empty line off: another one is a fault.
+func (q *Request) SkippedEmptyLine() { q.phase = phaseMethod }
+
 // readEmptyLine skips one empty line.
 func (q *Request) readEmptyLine(buf []byte) (more bool, err error) {
 	switch {
