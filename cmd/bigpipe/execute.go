@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -16,6 +17,14 @@ func (a *app) command(ctx context.Context, origin *pb.Position, text string) int
 		return a.help(words)
 	}
 	words, err := splitWords(text)
+	if err == nil && len(words) > 0 {
+		switch words[0] {
+		case "watch":
+			return a.watch(ctx, origin, strings.TrimPrefix(strings.TrimSpace(text), "watch"))
+		case "completion":
+			return a.completion(words[1:])
+		}
+	}
 	if err == nil {
 		var c fileCommand
 		var ok bool

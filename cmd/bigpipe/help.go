@@ -8,7 +8,9 @@ import (
 	"bigpipe/grammar"
 )
 
-// labUsage is the help on the one command that the language does not have.
+// ownUsage is the help on the commands that the language does not have.
+var ownUsage = map[string]string{"lab": labUsage, "watch": watchUsage, "completion": completionUsage}
+
 const labUsage = `lab: a file on loopback, to try it
 
   lab FILE [--state-dir DIR] [--listen ADDR] [--metrics HOST:PORT]
@@ -37,8 +39,8 @@ func (a *app) help(words []string) int {
 	case len(words) == 0 && a.inShell:
 		text = grammar.Help(nil)
 	case len(words) == 0:
-	case words[0] == "lab":
-		text = labUsage
+	case ownUsage[words[0]] != "":
+		text = ownUsage[words[0]]
 	default:
 		text = grammar.Help(words)
 		known = !strings.HasPrefix(text, "no help on ")

@@ -34,7 +34,7 @@ const (
 func main() {
 	env := environment{
 		address: os.Getenv("BIGPIPE_ADDRESS"), runtimeDir: os.Getenv("XDG_RUNTIME_DIR"), home: os.Getenv("HOME"),
-		noColor: os.Getenv("NO_COLOR") != "",
+		noColor: os.Getenv("NO_COLOR") != "", pager: readPagerSettings(),
 	}
 	os.Exit(run(context.Background(), os.Args, env, os.Stdin, os.Stdout, os.Stderr))
 }
@@ -43,6 +43,7 @@ func main() {
 type environment struct {
 	address, runtimeDir, home string
 	noColor                   bool
+	pager                     pagerSettings
 }
 
 // app is one run of the program.
@@ -67,6 +68,9 @@ type app struct {
 func run(ctx context.Context, args []string, env environment, stdin *os.File, stdout, stderr io.Writer) int {
 	if filepath.Base(args[0]) == "sysctl" {
 		return runSysctl(ctx, args, env, stdin, stdout, stderr)
+	}
+	if len(args) > 1 && args[1] == completeWord {
+		return runComplete(ctx, args[2:], env, stdout)
 	}
 	return runOptions(ctx, args[1:], env, stdin, stdout, stderr)
 }
@@ -97,7 +101,7 @@ func (a *app) run(ctx context.Context) int {
 		return a.print("version", "bigpipe "+version())
 	}
 	if o.help {
-		return a.help(o.words)
+		return a.paged(ctx, func(a *app, _ context.Context) int { return a.help(o.words) })
 	}
 	address := o.address
 	if address == "" {
@@ -121,7 +125,7 @@ func (a *app) dispatch(ctx context.Context) int {
 	terminal := term.IsTerminal(int(a.stdin.Fd()))
 	shell := terminal && o.file == noFile && !o.reset && len(o.commands) == 0 && len(o.words) == 0
 	if !lab && !shell {
-		return a.commands(ctx) // a signal ends it, except while mgmtd works on a change: execute
+		return a.paged(ctx, (*app).commands) // a signal ends it, except while mgmtd works on a change: execute
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -175,8 +179,7 @@ func (a *app) members() int {
 
 // report prints diagnostics on standard error.
 func (a *app) report(diagnostics []*pb.Diagnostic) {
-	f, isFile := a.stderr.(*os.File)
-	grammar.Render(a.stderr, diagnostics, isFile && term.IsTerminal(int(f.Fd())) && !a.env.noColor)
+	grammar.Render(a.stderr, diagnostics, terminalOf(a.stderr) != nil && !a.env.noColor)
 }
 
 // usage prints an error of the command line.
@@ -187,6 +190,9 @@ func (a *app) usage(err error) int {
 
 // fail prints an error that stands for itself and returns the exit status that belongs to it.
 func (a *app) fail(err error) int {
+	if errors.Is(err, errPagerEnded) {
+		return exitDone
+	}
 	fmt.Fprintf(a.stderr, "bigpipe: %v\n", err)
 	if errors.Is(err, client.ErrUnreachable) {
 		return exitUnreachable

@@ -2,16 +2,27 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"bigpipe/cmd/bigpipe/internal/client"
 	"bigpipe/cmd/bigpipe/internal/shell"
 	"bigpipe/grammar"
+	pb "bigpipe/proto/bigpipe/v1"
 )
 
-// completionTime bounds how long a completion waits for names from mgmtd.
-const completionTime = 500 * time.Millisecond
+const (
+	// namesLife is how long names of objects count as fresh for completion.
+	namesLife = 5 * time.Second
+	// completionTime bounds how long a completion waits for names from mgmtd.
+	completionTime = 500 * time.Millisecond
+)
 
 // shell runs the interactive shell. Ctrl-C ends the command that runs, not the shell.
 func (a *app) shell(ctx context.Context, c *client.Client) int {
@@ -21,17 +32,21 @@ func (a *app) shell(ctx context.Context, c *client.Client) int {
 	}
 	inShell := *a
 	inShell.inShell, inShell.client = true, c
+	names := client.NewNames(c, namesLife, completionTime)
+	var screen io.Writer = a.stdout
+	if terminal := terminalOf(a.stdout); terminal != nil {
+		screen = terminal
+	}
 	s := &shell.Shell{
-		Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, History: history,
-		Complete: func(text string) ([]shell.Candidate, int) { return complete(ctx, c, text) },
-		Incomplete: func(text string) bool {
-			parts, _ := grammar.Split("", []byte(text))
-			return len(parts) > 0 && parts[len(parts)-1].Open
+		Stdin: a.stdin, Stdout: screen, Stderr: a.stderr, History: history,
+		Language: language(ctx, names, []shell.Command{watchCommand, exitCommand("exit"), exitCommand("quit")}),
+		State: func(ctx context.Context) string {
+			state, err := c.State(ctx)
+			return a.stateText(state, err)
 		},
 		Execute: func(ctx context.Context, text string) {
-			ctx, stop := interruptible(ctx)
-			defer stop()
-			inShell.command(ctx, commandOrigin(""), text)
+			inShell.paged(ctx, func(a *app, ctx context.Context) int { return a.command(ctx, commandOrigin(""), text) })
+			names.Forget()
 		},
 	}
 	if err := s.Run(ctx); err != nil {
@@ -40,19 +55,91 @@ func (a *app) shell(ctx context.Context, c *client.Client) int {
 	return exitDone
 }
 
-func complete(ctx context.Context, c *client.Client, text string) ([]shell.Candidate, int) {
-	ctx, cancel := context.WithTimeout(ctx, completionTime)
-	defer cancel()
-	found, start := grammar.Complete(text, len(text), func(kind grammar.Kind) []string {
-		names, err := c.Names(ctx, string(kind))
-		if err != nil {
-			return nil // without mgmtd there are no names to offer
-		}
-		return names
-	})
-	candidates := make([]shell.Candidate, len(found))
-	for i, f := range found {
-		candidates[i] = shell.Candidate{Text: f.Text, Help: f.Help}
+// language is what can be typed, with names of objects from mgmtd and commands of this program.
+func language(ctx context.Context, names *client.Names, own []shell.Command) *shell.Language {
+	return &shell.Language{
+		Names:    func(kind grammar.Kind) []string { return names.Of(ctx, string(kind)) },
+		Commands: own,
 	}
-	return candidates, start
+}
+
+var watchCommand = shell.Command{
+	Candidate: shell.Candidate{Text: "watch", Help: "repeat a query until a key is pressed"},
+	Rest: func(words []string) int {
+		if len(words) > 0 {
+			if _, err := strconv.ParseFloat(words[0], 64); err == nil {
+				return 1
+			}
+		}
+		return 0
+	},
+	Next: func(words []string) []shell.Candidate {
+		if len(words) > 0 {
+			return nil
+		}
+		return []shell.Candidate{{Text: "2", Help: "seconds between two rounds"}}
+	},
+}
+
+func exitCommand(word string) shell.Command {
+	return shell.Command{Candidate: shell.Candidate{Text: word, Help: "leave the shell"}}
+}
+
+// stateText is what the prompt says of the state: what waits to be confirmed, who is away, what is not in effect.
+func (a *app) stateText(state *client.State, err error) string {
+	var parts []string
+	switch {
+	case errors.Is(err, client.ErrUnreachable):
+		parts = append(parts, "mgmtd away")
+	case err != nil:
+		parts = append(parts, "mgmtd does not answer")
+	}
+	if state != nil {
+		if p := state.Pending; p != nil {
+			parts = append(parts, "confirm within "+remaining(time.Duration(p.GetRemainingMilliseconds())*time.Millisecond))
+		}
+		parts = append(parts, dataplanesText(state.Dataplanes)...)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := "[" + strings.Join(parts, ", ") + "]"
+	if a.env.noColor {
+		return text
+	}
+	return "\x1b[1;33m" + text + "\x1b[0m"
+}
+
+// dataplanesText names the dataplanes that are away, and counts what is not in effect on the others.
+func dataplanesText(dataplanes []*pb.DataplaneStatus) []string {
+	var parts, away []string
+	idle := 0
+	for _, d := range dataplanes {
+		if !d.GetConnected() {
+			away = append(away, d.GetDataplane())
+		}
+		idle += len(d.GetNotInEffect())
+	}
+	switch {
+	case len(away) == 1 && len(dataplanes) == 1:
+		parts = append(parts, "dataplane away")
+	case len(away) > 0:
+		slices.Sort(away)
+		parts = append(parts, "dataplane away: "+strings.Join(away, " "))
+	}
+	if idle > 0 {
+		parts = append(parts, fmt.Sprintf("%d not in effect", idle))
+	}
+	return parts
+}
+
+// remaining is a time that is left, the coarser the longer it is, so that a prompt does not change all the time.
+func remaining(d time.Duration) string {
+	switch {
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d >= 20*time.Second:
+		return fmt.Sprintf("%ds", d/(10*time.Second)*10)
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
 }

@@ -163,32 +163,14 @@ func (c *Client) explain(err error) error {
 		return err
 	}
 	if s.Code() == codes.Unavailable {
-		return fmt.Errorf("%w at %s: %s", ErrUnreachable, c.Address, s.Message())
+		reason := s.Message()
+		if i := strings.LastIndex(reason, ": "); i >= 0 { // gRPC puts the operation's own words last
+			reason = strings.Trim(reason[i+2:], `"`)
+		}
+		return fmt.Errorf("%w at %s: %s", ErrUnreachable, c.Address, reason)
 	}
 	if s.Code() == codes.Unimplemented {
 		return fmt.Errorf("what listens at %s is not mgmtd: %s", c.Address, s.Message())
 	}
 	return errors.New(s.Message())
-}
-
-// Names returns the names of the objects of one kind, for completion.
-func (c *Client) Names(ctx context.Context, kind string) ([]string, error) {
-	stream, err := c.Admin.GetConfig(ctx, &pb.GetConfigRequest{Prefixes: []string{kind + "/"}})
-	if err != nil {
-		return nil, c.explain(err)
-	}
-	var names []string
-	for {
-		reply, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return names, nil
-		}
-		if err != nil {
-			return nil, c.explain(err)
-		}
-		for _, object := range reply.GetObjects() {
-			_, name := pb.SplitKey(object.Key())
-			names = append(names, name)
-		}
-	}
 }

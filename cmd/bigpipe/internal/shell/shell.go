@@ -1,4 +1,5 @@
-// Package shell is the interactive shell: it reads commands with history and completion and hands them on.
+// Package shell is the interactive shell: it reads commands with history, completion and help, and hands them on. What can be
+// typed is known to Language, which completion of other shells uses as well.
 package shell
 
 import (
@@ -7,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/chzyer/readline"
+	"golang.org/x/term"
 )
 
 // Prompts of a new and of an open statement.
@@ -17,43 +21,52 @@ const (
 	continuation = "      -> "
 )
 
-// Candidate is one way to go on at the cursor.
-type Candidate struct {
-	Text string
-	Help string
-}
+const (
+	// stateTime bounds how long the prompt waits for the state.
+	stateTime = 200 * time.Millisecond
+	// stateEvery is how often the state is asked for while a line is being read.
+	stateEvery = 2 * time.Second
+)
 
-// Shell is an interactive shell. All fields but History must be set.
+// Shell is an interactive shell. All fields but History and State must be set.
 type Shell struct {
 	Stdin  io.ReadCloser
 	Stdout io.Writer
 	Stderr io.Writer
 	// History is the file that keeps the commands; "" keeps them in memory.
-	History string
-	// Complete returns what can stand at the end of text, and where in text (in bytes) the word to complete begins.
-	Complete func(text string) ([]Candidate, int)
-	// Incomplete tells whether a statement in text is still open, so that it goes on in the next line.
-	Incomplete func(text string) bool
+	History  string
+	Language *Language
+	// State returns what stands before the prompt, "" for nothing. It may be called while a command runs, and has to return soon
+	// when ctx ends; what it returns then is shown.
+	State func(ctx context.Context) string
 	// Execute runs one command.
 	Execute func(ctx context.Context, text string)
 }
 
 // Run reads and executes commands until the input or ctx ends, or the user says exit.
 func (s *Shell) Run(ctx context.Context) error {
-	completer := &completer{complete: s.Complete}
+	past, err := openHistory(s.History)
+	if err != nil {
+		fmt.Fprintf(s.Stderr, "bigpipe: history: %v; it is not kept\n", err)
+	}
+	e := &editor{language: s.Language, size: s.size, prompt: prompt}
 	line, err := readline.NewEx(&readline.Config{
-		Prompt: prompt, HistoryFile: s.History, HistorySearchFold: true, DisableAutoSaveHistory: true,
-		InterruptPrompt: "^C", EOFPrompt: "exit", AutoComplete: completer,
+		Prompt: prompt, HistoryLimit: maxHistory + 2, HistorySearchFold: true, DisableAutoSaveHistory: true,
+		InterruptPrompt: "^C", EOFPrompt: "exit", Listener: e, FuncFilterInputRune: e.filter,
 		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
 	})
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
+	e.line = line
 	defer line.Close()
 	stop := context.AfterFunc(ctx, func() { line.Close() })
 	defer stop()
 	for ctx.Err() == nil {
-		text, err := s.read(line, completer)
+		if err := offer(line, past.commands); err != nil {
+			return fmt.Errorf("history: %w", err)
+		}
+		text, err := s.read(ctx, e)
 		switch {
 		case errors.Is(err, readline.ErrInterrupt):
 			continue
@@ -61,77 +74,105 @@ func (s *Shell) Run(ctx context.Context) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("terminal: %w", err)
-		}
-		switch text {
-		case "":
+		case text == "":
 			continue
-		case "exit", "quit":
+		}
+		command, err := s.Language.Expand(text)
+		if command == "exit" || command == "quit" {
 			return nil
 		}
-		if err := line.SaveHistory(oneLine(text)); err != nil {
-			return fmt.Errorf("history: %w", err)
+		if err := past.add(oneLine(text)); err != nil {
+			fmt.Fprintf(s.Stderr, "bigpipe: %v; it is not kept\n", err)
+			past.path = ""
 		}
-		s.Execute(ctx, text)
+		var ambiguous *AmbiguousError
+		if errors.As(err, &ambiguous) {
+			fmt.Fprintf(s.Stderr, "bigpipe: %v:\n%s", ambiguous, lines(ambiguous.Choices, s.size))
+			continue
+		}
+		s.Execute(ctx, command)
 	}
 	return nil
 }
 
-// oneLine joins the lines of a statement for the history, which keeps lines. Comments go: they would swallow what follows.
-func oneLine(text string) string {
-	lines := strings.Split(text, "\n")
-	if len(lines) == 1 {
-		return text
+// offer makes commands the history that arrows and search go through. Readline's own list loses a command that was found by
+// search, so it is made anew for each line.
+func offer(line *readline.Instance, commands []string) error {
+	line.ResetHistory()
+	if len(commands) == 0 {
+		return line.SaveHistory("") // a search in no history at all would fail
 	}
-	for i, line := range lines {
-		quoted := false
-		for j, r := range line {
-			if r == '"' && (j == 0 || line[j-1] != '\\') {
-				quoted = !quoted
-			}
-			if r == '#' && !quoted {
-				line = line[:j]
-				break
-			}
+	for _, c := range commands {
+		if err := line.SaveHistory(c); err != nil {
+			return err
 		}
-		lines[i] = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line), "\\"))
 	}
-	return strings.Join(lines, " ")
+	return nil
 }
 
 // read returns a whole statement, which may take several lines.
-func (s *Shell) read(line *readline.Instance, c *completer) (string, error) {
-	line.SetPrompt(prompt)
-	c.before = ""
+func (s *Shell) read(ctx context.Context, e *editor) (string, error) {
+	e.before = ""
+	e.setPrompt(s.promptNow(ctx))
 	for {
-		text, err := line.Readline()
+		text, err := s.readLine(ctx, e)
 		if err != nil {
 			return "", err
 		}
-		text = c.before + text
-		if !s.Incomplete(text) {
+		text = e.before + text
+		if !s.Language.Incomplete(text) {
 			return strings.TrimSpace(text), nil
 		}
-		c.before = text + "\n"
-		line.SetPrompt(continuation)
+		e.before = text + "\n"
+		e.setPrompt(continuation)
 	}
 }
 
-// completer adapts Complete to readline.
-type completer struct {
-	complete func(text string) ([]Candidate, int)
-	before   string // the lines of the statement so far
+// readLine reads one line. Meanwhile the prompt of a new statement follows the state.
+func (s *Shell) readLine(ctx context.Context, e *editor) (string, error) {
+	if s.State == nil || e.before != "" {
+		return e.line.Readline()
+	}
+	watching, stop := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for tick := time.NewTicker(stateEvery); ; {
+			select {
+			case <-watching.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				if p := s.promptNow(watching); watching.Err() == nil {
+					e.setPrompt(p)
+				}
+			}
+		}
+	})
+	text, err := e.line.Readline()
+	stop()
+	done.Wait()
+	return text, err
 }
 
-// Do returns the rest of each candidate after what is typed, and how many characters of it are typed.
-func (c *completer) Do(line []rune, pos int) ([][]rune, int) {
-	text := c.before + string(line[:pos])
-	candidates, start := c.complete(text)
-	typed := text[start:]
-	var rest [][]rune
-	for _, candidate := range candidates {
-		if tail, ok := strings.CutPrefix(candidate.Text, typed); ok {
-			rest = append(rest, []rune(tail+" "))
+// promptNow is the prompt of a new statement.
+func (s *Shell) promptNow(ctx context.Context) string {
+	if s.State == nil {
+		return prompt
+	}
+	ctx, cancel := context.WithTimeout(ctx, stateTime)
+	defer cancel()
+	if state := s.State(ctx); state != "" {
+		return state + " " + prompt
+	}
+	return prompt
+}
+
+// size is the screen's width and height.
+func (s *Shell) size() (width, height int) {
+	if f, is := s.Stdout.(interface{ Fd() uintptr }); is {
+		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
+			return width, height
 		}
 	}
-	return rest, len([]rune(typed))
+	return 80, 24
 }
