@@ -123,7 +123,8 @@ var ownCommands = []*Command{
 	{Form: "sip dump", Release: Release4, Help: "the records of SIP persistence"},
 	{Form: "stats reset", Release: Ours, Help: "set all counters to zero"},
 
-	{Form: "list [KIND] [NAME]", Release: Release4, Help: "print the configuration"},
+	{Form: "list [KIND]", Release: Release4, Help: "print the configuration, or the objects of a kind"},
+	{Form: "list KIND NAME", Release: Release4, Help: "print one object", Example: "list pool web"},
 	{Form: "load [--dry-run] [--confirm-within DURATION] [FILE]", Release: Release4, Help: "reset, then load a file: all of it or nothing"},
 	{Form: "merge FILE", Release: Release4, Help: "load a file without a reset"},
 	{Form: "save [--dialect 3|4] [FILE]", Release: Release4, Help: "write the configuration"},

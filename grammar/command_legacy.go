@@ -59,7 +59,7 @@ var legacyCommands = []*Command{
 	{Form: "proxy PROXY ATTRIBUTES", Release: Legacy, Help: "change one", Example: "proxy 10.0.0.9:443 clientssl cipher insert enable"},
 	{Form: "proxy [PROXY] show", Release: Legacy, Help: "print gateways"},
 	{Form: "proxy PROXY delete", Release: Legacy, Help: "delete a gateway"},
-	{Form: "alias NODE ADDRESS", Release: Legacy, Help: "ping ADDRESS in place of the node; several nodes may be named", Example: "alias 10.1.1.1 10.1.1.2 10.1.1.9"},
+	{Form: "alias ALIAS ADDRESS", Release: Legacy, Help: "ping ADDRESS in place of the node; several nodes may be named", Example: "alias 10.1.1.1 10.1.1.2 10.1.1.9"},
 	{Form: "alias [ALIAS] show", Release: Legacy, Help: "print ping aliases"},
 	{Form: "alias ALIAS delete", Release: Legacy, Help: "delete a ping alias"},
 	{Form: "default_gateway use pool POOL", Release: Release4, Help: "the routers that the unit uses itself"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/alecthomas/participle/v2/lexer"
@@ -52,6 +53,8 @@ type faults struct {
 	seen   map[place]bool
 	// more counts faults that are not in the list, hidden those that follow from one that is.
 	more, hidden int
+	// suggestions are made only for faults that are shown.
+	suggestions map[*pb.Diagnostic]func() string
 	// warnings holds at most maxFaults; moreWarnings counts the others.
 	warnings     []*pb.Diagnostic
 	moreWarnings int
@@ -72,6 +75,24 @@ func (f *faults) warn(at place, code, format string, args ...any) {
 	})
 }
 
+// later has a suggestion made when the fault is shown. A nil fault is none.
+func (f *faults) later(d *pb.Diagnostic, suggest func() string) {
+	if d == nil {
+		return
+	}
+	if f.suggestions == nil {
+		f.suggestions = make(map[*pb.Diagnostic]func() string)
+	}
+	f.suggestions[d] = suggest
+}
+
+// suggest makes a suggestion that was put off.
+func (f *faults) suggest(d *pb.Diagnostic) {
+	if suggest := f.suggestions[d]; suggest != nil {
+		d.Suggestion = suggest()
+	}
+}
+
 // faultMark remembers what was found so far.
 type faultMark struct{ list, more, hidden int }
 
@@ -85,8 +106,10 @@ func (f *faults) rewind(m faultMark) (first *pb.Diagnostic, found bool) {
 	}
 	for i, d := range f.list[m.list:] {
 		if i == 0 {
+			f.suggest(d)
 			first = d
 		}
+		delete(f.suggestions, d)
 		delete(f.seen, place{line: d.GetPosition().GetLine(), col: d.GetPosition().GetColumn()})
 	}
 	f.list, f.more, f.hidden = f.list[:m.list], m.more, m.hidden
@@ -157,6 +180,7 @@ func (f *faults) result() []*pb.Diagnostic {
 		sortByPlace(list)
 	}
 	for _, d := range list {
+		f.suggest(d)
 		d.Source = f.source.line(d.GetPosition().GetLine())
 	}
 	if more > 0 {
@@ -251,8 +275,9 @@ func renderOne(w io.Writer, d *pb.Diagnostic, color bool) {
 	fmt.Fprintf(w, "%s%s\n", where, d.GetMessage())
 	if d.GetSource() != "" && d.GetPosition().GetLine() > 0 {
 		number := fmt.Sprintf("%5d", d.GetPosition().GetLine())
-		pad, marks := underline(d.GetSource(), d.GetPosition().GetColumn(), d.GetLength())
-		fmt.Fprintf(w, "%s | %s\n", number, d.GetSource())
+		line := printable(d.GetSource())
+		pad, marks := underline(line, d.GetPosition().GetColumn(), d.GetLength())
+		fmt.Fprintf(w, "%s | %s\n", number, line)
 		fmt.Fprintf(w, "%s | %s%s\n", strings.Repeat(" ", len(number)), pad, paint(caret, marks))
 	}
 	if d.GetSuggestion() != "" {
@@ -262,6 +287,16 @@ func renderOne(w io.Writer, d *pb.Diagnostic, color bool) {
 		}
 		fmt.Fprintf(w, "  did you mean %s?\n", paint(bold, meant))
 	}
+}
+
+// printable puts the replacement character in place of control characters, which would act on a terminal; tabs stay.
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && unicode.IsControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, line)
 }
 
 // positionText is "FILE:L:C: ", without what is not known.

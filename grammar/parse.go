@@ -369,7 +369,8 @@ func (b *building) unknown(c *cursor, others []string) {
 	if len(words) > 1 && b.table.knows(at.Value) {
 		name += " " + words[1]
 	}
-	b.p.faults.at(at, CodeUnknownAttribute, b.suggest(words, others), "unknown %s attribute %q", b.table.Title, name)
+	d := b.p.faults.at(at, CodeUnknownAttribute, "", "unknown %s attribute %q", b.table.Title, name)
+	b.p.faults.later(d, func() string { return b.suggest(words, others) })
 	b.skip(c, others)
 }
 
@@ -379,32 +380,47 @@ const maxAttributeWords = 4
 // suggest returns the attribute that words, of which the first is no attribute's, were probably meant to begin with; "" if none is
 // close. others may stand beside the attributes.
 func (b *building) suggest(words, others []string) string {
-	if b.p.faults.full() {
-		return ""
-	}
 	spellings := append(b.table.spellings(), others...)
 	if b.table == Pools {
 		spellings = append(spellings, Members.spellings()...)
 	}
 	best, least := "", 0
 	for n := 1; n <= len(words); n++ {
-		var candidates []string
+		// What begins with so many words, by these; of several attributes that begin alike the words themselves.
+		begins := make(map[string]string)
 		for _, s := range spellings {
-			if strings.Count(s, " ") == n-1 {
-				candidates = append(candidates, s)
+			head := firstWords(s, n)
+			if head == "" {
+				continue
 			}
+			if other, found := begins[head]; found && other != s {
+				s = head
+			}
+			begins[head] = s
 		}
 		text := strings.Join(words[:n], " ")
-		if near := nearest(text, candidates); near != "" {
+		if near := nearest(text, sortedKeys(begins)); near != "" {
 			if d := editDistance(text, near, utf8.RuneCountInString(near)); best == "" || d <= least {
-				best, least = near, d
+				best, least = begins[near], d
 			}
 		}
 	}
-	if best == "" {
-		best = nearest(words[0], b.table.words)
-	}
 	return best
+}
+
+// firstWords returns the first n words of a text, "" if it has fewer.
+func firstWords(text string, n int) string {
+	for i := range len(text) {
+		if text[i] == ' ' {
+			if n--; n == 0 {
+				return text[:i]
+			}
+		}
+	}
+	if n == 1 {
+		return text
+	}
+	return ""
 }
 
 // skip passes the words of a faulty attribute: up to the end of their line or the next attribute.

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/participle/v2/lexer"
@@ -71,7 +72,7 @@ func (cl *clause) variable() {
 func (cl *clause) secondWords() []string {
 	var words []string
 	for _, s := range Globals.byFirst[cl.keyword.Value] {
-		if len(s.words) > 1 {
+		if len(s.words) > 1 && !slices.Contains(words, s.words[1]) {
 			words = append(words, s.words[1])
 		}
 	}

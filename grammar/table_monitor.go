@@ -46,11 +46,12 @@ func init() {
 		text("username", "name to log in with"),
 		text("password", "password to log in with"),
 		text("url", "page to ask for; names the destination too"),
+		// Before the flags: enable behind one of them would be its value.
+		stateRow("enable", "disable", "enabled", "check", false),
 		flag("transparent", "look through the node at what dest names"),
 		flag("reverse", "a node is down when the answer holds recv"),
 		text("run", "program of an external monitor"),
 		{Words: w("args"), Release: Release4, Value: valueForm, Field: "args", form: argsForm, Help: "arguments of the program"},
-		stateRow("enable", "disable", "enabled", "check", false),
 		others,
 	})
 	MonitorUses = legacyTable(KindMonitorUse, "node", &pb.MonitorUse{}, nil, []*Attribute{
