@@ -324,7 +324,9 @@ func (s *Server) expire(ctx context.Context) {
 		case <-ctx.Done():
 		case <-changed:
 		case <-due:
-			s.takeBack(ctx)
+			if !s.takeBack(ctx) {
+				pause(ctx, expireRetry)
+			}
 		}
 		if timer != nil {
 			timer.Stop()
@@ -335,13 +337,21 @@ func (s *Server) expire(ctx context.Context) {
 // expireRetry is how long to wait after a change could not be taken back.
 const expireRetry = 5 * time.Second
 
-// takeBack goes back from a change whose time is over.
-func (s *Server) takeBack(ctx context.Context) {
+// pause waits for a time or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// takeBack goes back from a change whose time is over. False: it is to be tried again later.
+func (s *Server) takeBack(ctx context.Context) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	p := s.store.Newest().Pending
 	if p == nil || s.now().Before(p.Deadline) {
-		return
+		return true
 	}
 	_, _, _, err := s.restore(ctx, p.BackTo, "mgmtd", fmt.Sprintf("rollback to %d: not confirmed in time", p.BackTo))
 	switch {
@@ -352,11 +362,9 @@ func (s *Server) takeBack(ctx context.Context) {
 		s.log.Error("cannot take back a change that was not confirmed: its predecessor left the history", "back_to", p.BackTo, "error", err)
 	default:
 		s.log.Error("cannot take back a change that was not confirmed", "back_to", p.BackTo, "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(expireRetry):
-		}
+		return false
 	}
+	return true
 }
 
 // words joins what a statement said.

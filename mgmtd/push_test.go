@@ -86,6 +86,7 @@ func TestPush_aborted_is_followed_by_everything(t *testing.T) {
 }
 
 func TestPush_dataplane_that_forgot_gets_everything_by_itself(t *testing.T) {
+	t.Parallel()
 	d := startFake(t)
 	a := startAdmin(t, "", d)
 	a.mustLoad(smallSite)
@@ -94,6 +95,7 @@ func TestPush_dataplane_that_forgot_gets_everything_by_itself(t *testing.T) {
 }
 
 func TestPush_dataplane_away(t *testing.T) {
+	t.Parallel()
 	d := newFake(t)
 	a := startAdmin(t, "", d)
 	eventually(t, "an attempt", func() bool { s, _ := a.server.pushers[0].current(); return s.err != "" })
@@ -117,6 +119,7 @@ func TestPush_dataplane_away(t *testing.T) {
 }
 
 func TestPush_two_dataplanes(t *testing.T) {
+	t.Parallel()
 	up, away := startFake(t), newFake(t)
 	a := startAdmin(t, "", up, away)
 	eventually(t, "attempts", func() bool { s, _ := a.server.pushers[1].current(); return s.err != "" })
@@ -134,6 +137,7 @@ func TestPush_two_dataplanes(t *testing.T) {
 }
 
 func TestPush_refused(t *testing.T) {
+	t.Parallel()
 	d := startFake(t)
 	d.refuse = status.Error(codes.FailedPrecondition, "belongs to another store")
 	a := startAdmin(t, "", d)
@@ -177,6 +181,7 @@ func TestPush_newest_wins(t *testing.T) {
 }
 
 func TestPush_not_in_effect(t *testing.T) {
+	t.Parallel()
 	d := startFake(t)
 	d.notInEffect["virtual/127.0.10.1:8080"] = "address not available"
 	a := startAdmin(t, "", d)
@@ -217,6 +222,7 @@ func TestPush_restart_of_mgmtd(t *testing.T) {
 }
 
 func TestPush_in_pieces(t *testing.T) {
+	t.Parallel()
 	d := startFake(t)
 	a := startAdmin(t, "", d)
 	var text strings.Builder

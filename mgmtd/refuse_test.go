@@ -77,6 +77,7 @@ func TestExecute_commands_beside_a_change(t *testing.T) {
 
 // The change of a text may push the revision out of the history that its rollback names.
 func TestExecute_rollback_to_the_end_of_the_history(t *testing.T) {
+	t.Parallel()
 	a := startAdmin(t, "")
 	for i := range store.HistoryLimit {
 		a.must(fmt.Sprintf("pool p { member 10.1.1.1:80 ratio %d }", i+2))
@@ -99,6 +100,7 @@ func TestExecute_rollback_to_the_end_of_the_history(t *testing.T) {
 
 // What no dataplane answers after a change was stored is not status 1.
 func TestExecute_stored_and_not_answered(t *testing.T) {
+	t.Parallel()
 	d := newFake(t)
 	a := startAdmin(t, "", d)
 	eventually(t, "an attempt", func() bool { s, _ := a.server.pushers[0].current(); return s.err != "" })

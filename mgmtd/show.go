@@ -61,7 +61,7 @@ func (g gaps) list() []*silentError {
 
 // withEmpty returns what dataplanes count of one thing: an empty entry where those that answered count nothing.
 func withEmpty[T any](g gaps, list []*T) []*T {
-	if list == nil && !(g.all && g.shown) {
+	if list == nil && (!g.all || !g.shown) {
 		return []*T{nil}
 	}
 	return list

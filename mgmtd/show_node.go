@@ -94,7 +94,7 @@ func sourcesOf(stats *pb.StatisticsReply, gaps gaps) []source {
 			list = append(list, one)
 		}
 	}
-	if list == nil && !(gaps.all && gaps.shown) {
+	if list == nil && (!gaps.all || !gaps.shown) {
 		list = []source{{}}
 	}
 	for _, silent := range gaps.list() {

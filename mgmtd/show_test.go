@@ -313,7 +313,7 @@ func TestList_json_is_protojson(t *testing.T) {
 
 // TestShow_many_records has more of them than a reply may hold at a time.
 func TestShow_many_records(t *testing.T) {
-	const records = 300_000
+	const records = 100_000
 	d := startFake(t)
 	a := startAdmin(t, "", d)
 	a.mustLoad(showSite)

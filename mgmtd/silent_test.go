@@ -13,6 +13,7 @@ import (
 
 // A dataplane that does not answer is named, within one time limit, and what it would tell is not zero but not known.
 func TestShow_silent_dataplane(t *testing.T) {
+	t.Parallel()
 	d := startFake(t)
 	a := startAdminWith(t, Config{AskTimeout: 100 * time.Millisecond}, "", d)
 	a.mustLoad(showSite)
@@ -62,7 +63,8 @@ func TestShow_silent_dataplane(t *testing.T) {
 }
 
 func TestShow_one_of_two_is_silent(t *testing.T) {
-	dataplanes, a := showAdminWith(t, Config{AskTimeout: time.Second}, 2)
+	t.Parallel()
+	dataplanes, a := showAdminWith(t, Config{AskTimeout: 200 * time.Millisecond}, 2)
 	dataplanes[1].set(func() { dataplanes[1].hung = true })
 	want := `POOL web    LB_MODE ratio_member
 |     (cur, max, limit, tot) = (1, 2, 0, 3)
@@ -90,6 +92,7 @@ func TestShow_one_of_two_is_silent(t *testing.T) {
 
 // Several silent dataplanes take no longer than one, and a list that stops in the middle is given up too.
 func TestCollect_waits_once(t *testing.T) {
+	t.Parallel()
 	hung := []*fakeDataplane{startFake(t), startFake(t), startFake(t), startFake(t), startFake(t), startFake(t)}
 	const limit = 500 * time.Millisecond
 	a := startAdminWith(t, Config{AskTimeout: limit}, "", hung...)

@@ -62,6 +62,7 @@ func openAndClose(t *testing.T, path string) (id string) {
 }
 
 func TestOpen_locked(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.db")
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childEnv+"=hold", childPathEnv+"="+path)

@@ -50,7 +50,7 @@ func hold(path string) int {
 	return 0
 }
 
-const virtualServers = 2000
+const virtualServers = 500
 
 // writeForever commits one configuration after the other, each all of the virtual servers with the revision as their
 // limit, and prints each revision that is done.
@@ -92,11 +92,12 @@ func marks(v config.View) map[uint32]int {
 	return found
 }
 
-// TestKill ends a process in the middle of commits of 2,000 virtual servers: the store holds the last commit that was
+// TestKill ends a process in the middle of commits of many virtual servers: the store holds the last commit that was
 // reported or the one that was under way, whole.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.db")
-	for range 20 {
+	for range 10 {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), childEnv+"=write", childPathEnv+"="+path)
 		child.Stderr = os.Stderr
@@ -112,7 +113,7 @@ func TestKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
 		if err := child.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}

@@ -178,6 +178,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestRun_socket(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	socket := filepath.Join(dir, "run", "m.sock")
 	args := []string{"--state-dir", filepath.Join(dir, "state"), "--listen", "unix://" + socket, "--dataplane", "unix://" + dir + "/none.sock"}
