@@ -1,14 +1,10 @@
 package dataplane
 
 import (
-	"errors"
-	"os"
 	"sync"
 	"time"
 
 	"bigpipe/dataplane/pool"
-	pb "bigpipe/proto/bigpipe/v1"
-	"bigpipe/store/config"
 )
 
 const (
@@ -52,54 +48,6 @@ func (e *Engine) retry(now time.Time) {
 		if v.listener != nil {
 			e.log.Info("virtual server is in effect now", "virtual", v.address)
 		}
-	}
-}
-
-// record keeps what was applied. The caller holds the lock. A disk that fails is logged and tried again; the
-// configuration is in effect all the same.
-func (e *Engine) record(header *pb.ApplyHeader, tree *config.Tree, changes []config.Change) {
-	if e.journal == nil {
-		return
-	}
-	again := e.rewrite || header.GetFull()
-	if !again {
-		var err error
-		if again, err = e.journal.add(header, changes); err != nil {
-			e.log.Error("cannot keep what was applied", "path", e.journal.path, "error", err)
-		}
-	}
-	if again {
-		e.rewriteJournal(header, tree)
-	}
-}
-
-func (e *Engine) rewriteJournal(header *pb.ApplyHeader, tree *config.Tree) {
-	err := e.journal.rewrite(header, tree)
-	e.rewrite = err != nil
-	if err != nil {
-		e.log.Error("cannot keep what was applied", "path", e.journal.path, "error", err)
-	}
-}
-
-// flush puts the journal on the disk, or writes it anew after a failure. The disk is not waited for under the lock.
-func (e *Engine) flush() {
-	if e.journal == nil {
-		return
-	}
-	e.mu.Lock()
-	if r := e.running.Load(); e.rewrite && r.applied.GetRevision() > 0 {
-		e.rewriteJournal(r.applied, r.view)
-	}
-	file := e.journal.unflushed()
-	e.mu.Unlock()
-	if file == nil {
-		return
-	}
-	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // closed: written anew meanwhile
-		e.log.Error("cannot keep what was applied", "path", e.journal.path, "error", err)
-		e.mu.Lock()
-		e.rewrite = true
-		e.mu.Unlock()
 	}
 }
 

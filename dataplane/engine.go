@@ -52,10 +52,11 @@ type Engine struct {
 	running     atomic.Pointer[runtime]
 	gone        gone
 	peak        atomic.Int64 // most connections at a time, looked at with every beat
+	unkept      atomic.Int64 // since when what is applied is not on the disk, in nanoseconds of Unix time; 0: it is
 
 	mu      sync.Mutex // guards all below and every change of running
-	journal *journal   // nil without a state directory
-	rewrite bool       // the journal must be written anew
+	journal *journal   // nil without a state directory, and at the end
+	disk    disk
 
 	draining     sync.WaitGroup
 	drainContext context.Context
@@ -84,7 +85,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		case errors.Is(err, errDamaged):
 			o.Log.Error("the applied configuration is damaged; what can be read is in effect", "error", err)
 			applied = &pb.ApplyHeader{StoreId: applied.GetStoreId()} // no protocol: no delta fits
-			e.rewrite = true
+			e.disk.rewrite = true
 		case err != nil:
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
@@ -107,6 +108,14 @@ func (e *Engine) Close(ctx context.Context) {
 	close(e.stop)
 	e.stopped.Wait()
 	e.mu.Lock()
+	e.disk.retryAt = time.Time{} // a last attempt
+	e.mu.Unlock()
+	e.flush()
+	e.mu.Lock()
+	if e.journal != nil {
+		e.journal.close() // the next dataplane need not wait for the last connection
+		e.journal = nil
+	}
 	for _, v := range e.running.Load().virtuals {
 		v.drain(e)
 	}
@@ -116,10 +125,6 @@ func (e *Engine) Close(ctx context.Context) {
 	end()
 	e.drainNow()
 	e.connections.Close()
-	if e.journal != nil {
-		e.flush()
-		e.journal.close()
-	}
 }
 
 // Update is a whole configuration or a delta.

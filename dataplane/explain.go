@@ -105,14 +105,19 @@ func (e *Engine) Connections(req *pb.ListConnectionsRequest) (iter.Seq[*pb.Conne
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(*pb.Connection) bool) {
+	found := func(yield func(*pb.Connection) bool) {
 		e.connections.Range(func(c forward.Connection) bool {
 			if !client(c.Client) || !virtual(c.Virtual) || !node(c.Node) {
 				return true
 			}
 			return yield(connectionMessage(c))
 		})
-	}, nil
+	}
+	return sortedIfFew(found, compareConnections), nil
+}
+
+func compareConnections(a, b *pb.Connection) int {
+	return cmp.Or(compareAddresses(a.GetClient(), b.GetClient()), compareAddresses(a.GetVirtual(), b.GetVirtual()))
 }
 
 func connectionMessage(c forward.Connection) *pb.Connection {

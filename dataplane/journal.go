@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	pb "bigpipe/proto/bigpipe/v1"
@@ -38,6 +40,11 @@ const (
 )
 
 const (
+	lockPatience = 2 * time.Second
+	lockInterval = 50 * time.Millisecond
+)
+
+const (
 	entryPart  = 'p' // of a whole configuration; more follows
 	entryWhole = 'w' // its last part
 	entryDelta = 'd'
@@ -51,25 +58,55 @@ var errDamaged = errors.New("the journal is damaged")
 // journal is owned by the engine, whose lock guards it.
 type journal struct {
 	path  string
+	lock  *os.File // the directory; locked while it is open
 	file  *os.File // nil before the first whole configuration
 	whole int64    // bytes of the whole configuration
 	size  int64
 	dirty bool // written to and not yet flushed
 }
 
-// openJournal reads the journal of a directory, which is created if it is not there. It returns the configuration and
-// what its last entry said of itself; nil when there is none. An error that is errDamaged comes with what could be read:
-// everything before the damage.
+// errLocked means that another process keeps its state in the directory.
+var errLocked = errors.New("another dataplane uses it")
+
+// lockDir opens a directory and locks it until it is closed. One that ends may still have it: it is waited for.
+func lockDir(dir string, patience time.Duration) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(lockInterval) {
+		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return d, nil
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end):
+			continue
+		case errors.Is(err, unix.EWOULDBLOCK):
+			err = errLocked
+		}
+		_ = d.Close()
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+}
+
+// openJournal reads the journal of a directory, which is created if it is not there, and locked. It returns the
+// configuration and what its last entry said of itself; nil when there is none. An error that is errDamaged comes with what
+// could be read: everything before the damage.
 func openJournal(dir string) (*journal, *config.Tree, *pb.ApplyHeader, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, nil, err
 	}
-	j := &journal{path: filepath.Join(dir, journalName)}
+	lock, err := lockDir(dir, lockPatience)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	j := &journal{path: filepath.Join(dir, journalName), lock: lock}
 	f, err := os.OpenFile(j.path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return j, nil, nil, nil
 	}
 	if err != nil {
+		j.close()
 		return nil, nil, nil, err
 	}
 	tree, header, err := j.read(f)
@@ -179,18 +216,19 @@ func (j *journal) add(header *pb.ApplyHeader, changes []config.Change) (again bo
 		}
 	}
 	n, err := writeEntry(j.file, entryDelta, request)
-	j.size += n
-	j.dirty = true
 	if err != nil {
-		j.close() // its end is unknown now
+		_ = j.file.Truncate(j.size) // half an entry would be damage
+		j.closeFile()
 		return true, err
 	}
+	j.size += n
+	j.dirty = true
 	return false, nil
 }
 
 // rewrite replaces the file by one that holds the whole configuration. It is on the disk when rewrite returns.
 func (j *journal) rewrite(header *pb.ApplyHeader, tree *config.Tree) error {
-	j.close()
+	j.closeFile()
 	f, err := renameio.NewPendingFile(j.path, renameio.WithPermissions(0o600))
 	if err != nil {
 		return err
@@ -249,9 +287,15 @@ func (j *journal) unflushed() *os.File {
 	return j.file
 }
 
-func (j *journal) close() {
+func (j *journal) closeFile() {
 	if j.file != nil {
 		_ = j.file.Close()
 		j.file = nil
 	}
+}
+
+// close gives the directory up to others.
+func (j *journal) close() {
+	j.closeFile()
+	_ = j.lock.Close()
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
@@ -190,4 +193,29 @@ func FuzzJournal(f *testing.F) {
 			j.close()
 		}
 	})
+}
+
+// changesTo changes every pool.
+func changesTo(tree *config.Tree) (changes []config.Change) {
+	tree.Range("pool", func(o *pb.Object) bool {
+		changes = append(changes, config.Change{Key: o.Key(), New: o})
+		return true
+	})
+	return changes
+}
+
+// limitFileSize makes writes beyond a size fail while fn runs, as a full disk would.
+func limitFileSize(t *testing.T, size uint64, fn func() error) error {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_FSIZE, &before) }()
+	return fn()
 }

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -97,20 +98,80 @@ func (r *runtime) poolNames() map[persist.PoolID]string {
 	return names
 }
 
-// Records lists the persistence records that a filter chooses; nil chooses all. The error says what is wrong with it.
+// sortedMost is how many records or connections are sorted before they are listed; more come as they are found.
+const sortedMost = 4096
+
+// sortedIfFew lists what a sequence lists, sorted if that is not too much to be held.
+func sortedIfFew[T any](all iter.Seq[T], compare func(a, b T) int) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		few, many := []T{}, false
+		for v := range all {
+			if many {
+				if !yield(v) {
+					return
+				}
+				continue
+			}
+			if few = append(few, v); len(few) <= sortedMost {
+				continue
+			}
+			many = true
+			for _, v := range few {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+		if many {
+			return
+		}
+		slices.SortFunc(few, compare)
+		for _, v := range few {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func compareRecords(a, b *pb.Record) int {
+	return cmp.Or(
+		cmp.Compare(a.GetPool(), b.GetPool()), cmp.Compare(a.GetMode(), b.GetMode()), cmp.Compare(a.GetVirtual(), b.GetVirtual()),
+		compareAddresses(a.GetKey(), b.GetKey()), compareAddresses(a.GetNode(), b.GetNode()),
+	)
+}
+
+// compareAddresses compares texts. Addresses, with or without ports, are compared by their numbers and go before other texts.
+func compareAddresses(a, b string) int {
+	at, errA := parseNode(a)
+	bt, errB := parseNode(b)
+	switch {
+	case errA == nil && errB == nil:
+		return at.Compare(bt)
+	case errA != nil && errB != nil:
+		return cmp.Compare(a, b)
+	case errA == nil:
+		return -1
+	}
+	return 1
+}
+
+// Records lists the persistence records that a filter chooses; nil chooses all. A few thousand are sorted. The error says
+// what is wrong with the filter.
 func (e *Engine) Records(filter *pb.RecordFilter) (iter.Seq[*pb.Record], error) {
 	f, err := newRecordFilter(filter)
 	if err != nil {
 		return nil, err
 	}
 	names := e.running.Load().poolNames()
-	return func(yield func(*pb.Record) bool) {
+	found := func(yield func(*pb.Record) bool) {
 		for r := range e.records.List(f.table) {
 			if f.match(&r) && !yield(recordMessage(&r, names)) {
 				return
 			}
 		}
-	}, nil
+	}
+	return sortedIfFew(found, compareRecords), nil
 }
 
 func recordMessage(r *persist.Record, names map[persist.PoolID]string) *pb.Record {

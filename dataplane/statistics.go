@@ -121,7 +121,7 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 	for _, p := range r.pools {
 		unserved += p.Unserved()
 	}
-	return &pb.UnitStatistics{
+	u := &pb.UnitStatistics{
 		UptimeSeconds: wholeSeconds(time.Since(e.started)),
 		Connections:   connectionCounters(sum, 0),
 		Bytes:         byteCounters(sum),
@@ -137,7 +137,14 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 			"records_cleared": records.Cleared,
 		},
 	}
+	if d := e.Unkept(); d > 0 {
+		u.Counters[UnkeptSeconds] = wholeSeconds(d)
+	}
+	return u
 }
+
+// UnkeptSeconds is among the unit's counters while writing to the state directory fails: for how long it has failed.
+const UnkeptSeconds = "unkept_seconds"
 
 // ResetStatistics counts from zero again: for the objects that are named, or for all.
 func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) {

@@ -161,7 +161,7 @@ func (v *virtual) follow(p plan, e *Engine) {
 	v.setReason(p.reason)
 }
 
-// listen tries to listen as planned, and sets when to try again if that fails.
+// listen tries to listen as planned, and sets when to try again if that fails. Each reason is logged once.
 func (v *virtual) listen(e *Engine) {
 	l, err := forward.Listen(e.connections, v.wanted.bind, v.wanted.settings)
 	if err == nil {
@@ -171,7 +171,11 @@ func (v *virtual) listen(e *Engine) {
 	}
 	v.pause = min(max(2*v.pause, shortestPause), longestPause)
 	v.retryAt = time.Now().Add(v.pause)
-	v.setReason(bindReason(err))
+	reason := bindReason(err)
+	if reason != v.reason() {
+		e.log.Warn("virtual server is not in effect", "virtual", v.address, "bind", v.wanted.bind, "reason", reason)
+	}
+	v.setReason(reason)
 }
 
 func bindReason(err error) string {

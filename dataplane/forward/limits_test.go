@@ -355,6 +355,55 @@ func TestCountersAndListing(t *testing.T) {
 	}
 }
 
+// Bytes are counted while a connection is open, once.
+func TestCountedWhileOpen(t *testing.T) {
+	counted := func(t *testing.T, b *lab, in, out int) {
+		t.Helper()
+		for _, c := range []*pool.Counters{b.set.Counters, b.set.Pools[0].Members()[0].Counters()} {
+			eventually(t, "all bytes are counted", func() bool {
+				n := c.Counts()
+				return n.In == uint64(in) && n.Out == uint64(out)
+			})
+		}
+	}
+	t.Run("tcp", func(t *testing.T) {
+		b := tcpLab(t, plain(newOrigin(t, "s", "127.0.0.11:0", echoBytes)))
+		c := b.dial()
+		for i := range 3 {
+			c.send("hello")
+			c.bytes(5)
+			counted(t, b, 5*(i+1), 5*(i+1))
+		}
+		c.Close()
+		eventually(t, "the connection ends", func() bool { return b.table.Len() == 0 })
+		counted(t, b, 15, 15)
+	})
+	t.Run("bodies", func(t *testing.T) {
+		gate := make(chan struct{})
+		head, up, down := "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n", strings.Repeat("u", 50), strings.Repeat("d", 50)
+		answer := "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
+		o := newOrigin(t, "s", "127.0.0.11:0", func(_ *origin, p *peer) {
+			p.head()
+			p.bytes(100)
+			p.send(answer + down)
+			<-gate
+			p.send(down)
+		})
+		b := httpLab(t, plain(o))
+		c := b.dial()
+		c.send(head + up)
+		counted(t, b, len(head)+50, 0)
+		c.send(up)
+		counted(t, b, len(head)+100, len(answer)+50)
+		close(gate)
+		c.response()
+		counted(t, b, len(head)+100, len(answer)+100)
+		if n := b.set.Counters.Counts(); n.Requests != 1 {
+			t.Errorf("%d requests", n.Requests)
+		}
+	})
+}
+
 func TestDrain(t *testing.T) {
 	release := make(chan struct{})
 	o := newOrigin(t, "s", "127.0.0.11:0", func(o *origin, p *peer) {

@@ -120,6 +120,7 @@ func (u *upload) delivered() bool { return !u.started || u.sent.Load() }
 // startUpload lets the body follow. The request's head is given up: its memory is used for the body.
 func (x *exchange) startUpload() {
 	x.upload.started = true
+	x.s.moving.Store(x.s.target)
 	if !x.request.Expects100() || x.used > x.head {
 		x.upload.began.Store(int64(x.s.client.clock.now()))
 	}

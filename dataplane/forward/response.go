@@ -162,6 +162,9 @@ func (x *exchange) forwardBody() error {
 		if x.upload.fault.Load() != nil {
 			return errCut
 		}
+		if s.moving.Load() == nil {
+			s.moving.Store(s.target)
+		}
 		if err := s.server.fill(&s.from); err != nil {
 			return x.bodyEnd(err)
 		}

@@ -32,7 +32,8 @@ type session struct {
 	decision       pool.Decision
 	target         *pool.Member // that server is connected to
 	traffic        pool.Shard
-	counted        struct{ in, out uint64 } // bytes that were counted
+	counted        struct{ in, out atomic.Uint64 } // bytes that were counted
+	moving         atomic.Pointer[pool.Member]     // whose bytes the table counts now and then; nil: the session counts them soon
 
 	reused    bool // server has carried a request before
 	cookieDue bool // the next response of the member must carry our cookie
@@ -102,11 +103,40 @@ func (s *session) touch() { s.active.Store(s.client.clock.nanos.Load()) }
 
 // count counts the bytes at the client's side since the last call, and requests.
 func (s *session) count(requests uint64) {
-	pulled, pushed := s.client.pulled.Load(), s.client.pushed.Load()
-	in, out := pulled-s.counted.in, pushed-s.counted.out
-	s.counted.in, s.counted.out = pulled, pushed
+	if s.moving.Load() != nil {
+		s.moving.Store(nil)
+	}
+	in, out := s.uncounted()
 	s.counters.Add(s.traffic, in, out, requests)
 	s.decision.Count(in, out, requests)
+}
+
+// countMoved counts the bytes of what takes long before it has ended: a relay, a large body. It is called by the table with
+// its shard locked.
+func (s *session) countMoved() {
+	m := s.moving.Load()
+	if m == nil {
+		return
+	}
+	if in, out := s.uncounted(); in+out > 0 {
+		s.counters.Add(s.traffic, in, out, 0)
+		m.Counters().Add(s.traffic, in, out, 0)
+	}
+}
+
+// uncounted takes the bytes that nobody has counted yet.
+func (s *session) uncounted() (in, out uint64) {
+	return since(&s.counted.in, &s.client.pulled), since(&s.counted.out, &s.client.pushed)
+}
+
+// since makes counted what total is, and returns by how much it was less. Several goroutines may do so at once.
+func since(counted, total *atomic.Uint64) uint64 {
+	for {
+		before := counted.Load()
+		if now := total.Load(); now == before || counted.CompareAndSwap(before, now) {
+			return now - before
+		}
+	}
 }
 
 // ruleInput is what the settings' rule decides by.

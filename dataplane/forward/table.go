@@ -119,12 +119,15 @@ func (t *Table) remove(s *session) {
 	sh.count--
 }
 
+// countTicks is after how many ticks bytes are counted that are moving.
+const countTicks = 10
+
 func (t *Table) run() {
 	defer close(t.done)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var w watch
-	for {
+	for ticks := 1; ; ticks++ {
 		select {
 		case <-t.stop:
 			return
@@ -136,6 +139,9 @@ func (t *Table) run() {
 			t.each(i, func(s *session) {
 				s.sweep(now)
 				w.add(s, now)
+				if ticks%countTicks == 0 {
+					s.countMoved()
+				}
 			})
 			w.look(t, i)
 		}

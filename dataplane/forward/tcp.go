@@ -37,11 +37,11 @@ func (s *session) relay() {
 	}
 	s.active.Store(0)
 	s.touchBoth()
+	s.moving.Store(s.target)
 	var back sync.WaitGroup
 	back.Go(func() { s.copy(&s.client, &s.server, &s.from) })
 	s.copy(&s.server, &s.client, &s.in)
 	back.Wait()
-	s.counted.in, s.counted.out = s.client.pulled.Load(), s.client.pushed.Load()
 }
 
 // copy copies from src to dst. The end of src is passed on; a failure ends both directions, and resets both peers.
@@ -66,7 +66,6 @@ func (s *session) copyAll(dst, src *conn, b *buffer) error {
 			if err := dst.write(b.bytes()); err != nil {
 				return err
 			}
-			s.countRelayed(dst == &s.client, 0, b.len())
 			b.discard(b.len())
 			s.touchBoth()
 		}
@@ -77,15 +76,6 @@ func (s *session) copyAll(dst, src *conn, b *buffer) error {
 			return err
 		}
 		s.touchBoth()
-		s.countRelayed(src == &s.client, b.len(), 0)
-	}
-}
-
-// countRelayed counts bytes that came from the client, or went to it.
-func (s *session) countRelayed(client bool, in, out int) {
-	if client {
-		s.counters.Add(s.traffic, uint64(in), uint64(out), 0)
-		s.decision.Count(uint64(in), uint64(out), 0)
 	}
 }
 

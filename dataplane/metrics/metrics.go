@@ -26,6 +26,7 @@ var (
 	descNotInEffect = desc("not_in_effect", "Objects that are applied and not in effect.")
 	descOpen        = desc("connections", "Open client connections.")
 	descRecords     = desc("records", "Persistence records.")
+	descUnkept      = desc("unkept_seconds", "For how long writing the applied configuration to the state directory has failed.")
 	descEvents      = desc("events_total", "What happened, by the names of the unit's counters.", "event")
 
 	descVirtualOpen     = desc("virtual_connections", "Open client connections of a virtual server.", "virtual")
@@ -61,8 +62,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descNotInEffect, float64(len(status.GetNotInEffect())))
 	gauge(descOpen, float64(s.GetUnit().GetConnections().GetCurrent()))
 	gauge(descRecords, float64(s.GetUnit().GetRecords()))
+	gauge(descUnkept, c.engine.Unkept().Seconds())
 	for event, n := range s.GetUnit().GetCounters() {
-		counter(descEvents, n, event)
+		if event != dataplane.UnkeptSeconds {
+			counter(descEvents, n, event)
+		}
 	}
 	for _, v := range s.GetVirtuals() {
 		name := v.GetAddress()
