@@ -421,7 +421,7 @@ func TestExecute_large_load(t *testing.T) {
 func TestExecute_too_large(t *testing.T) {
 	t.Parallel()
 	a := startAdmin(t, "")
-	for _, size := range []int{maxText + 1, 2 * maxText} {
+	for _, size := range []int{maxText + 1, maxText + 1<<20} {
 		r := a.load(strings.Repeat("#", size))
 		want := fmt.Sprintf("bigip.conf:1:1: the text is %d bytes long; at most %d are read\n", size, maxText)
 		if r.exit != 2 || !strings.HasPrefix(r.errors(), want) || r.diagnostics[0].GetCode() != "limit" {

@@ -226,12 +226,12 @@ func TestPush_in_pieces(t *testing.T) {
 	d := startFake(t)
 	a := startAdmin(t, "", d)
 	var text strings.Builder
-	for i := range 4000 {
+	for i := range 2400 {
 		fmt.Fprintf(&text, "pool pool%d {\n   fallback \"http://%s/\"\n   member 10.1.%d.%d:80\n}\n", i, strings.Repeat("x", 500), i/250, i%250)
 	}
 	a.mustLoad(text.String())
 	d.set(func() {
-		if len(d.objects) != 4000 || d.messages < 3 {
+		if len(d.objects) != 2400 || d.messages < 3 {
 			t.Errorf("%d objects in %d messages", len(d.objects), d.messages)
 		}
 	})
