@@ -28,28 +28,25 @@ func Complete(line string, cursor int, names func(kind Kind) []string) (candidat
 	if names == nil {
 		names = func(Kind) []string { return nil }
 	}
-	c := &completer{source: s, names: names}
+	c := &completer{source: s, names: names, partial: partial, added: make(map[Kind]bool)}
 	c.run()
-	seen := make(map[string]bool, len(c.found))
-	for _, cand := range c.found {
-		if strings.HasPrefix(cand.Text, partial) && !seen[cand.Text] {
-			seen[cand.Text] = true
-			candidates = append(candidates, cand)
-		}
-	}
-	slices.SortFunc(candidates, func(a, b Candidate) int { return strings.Compare(a.Text, b.Text) })
-	return candidates, start
+	slices.SortStableFunc(c.found, func(a, b Candidate) int { return strings.Compare(a.Text, b.Text) })
+	return slices.CompactFunc(c.found, func(a, b Candidate) bool { return a.Text == b.Text }), start
 }
 
 // completer gathers what can follow the tokens of a text.
 type completer struct {
 	*source
 	names func(Kind) []string
-	found []Candidate
+	// partial is how a candidate begins.
+	partial string
+	found   []Candidate
+	// added holds the kinds whose names were added.
+	added map[Kind]bool
 }
 
 func (c *completer) add(text, help string) {
-	if text != "" {
+	if text != "" && strings.HasPrefix(text, c.partial) {
 		c.found = append(c.found, Candidate{Text: text, Help: help})
 	}
 }
@@ -160,6 +157,10 @@ func (c *completer) ruleBody(words []string) {
 }
 
 func (c *completer) objects(kind Kind) {
+	if c.added[kind] {
+		return
+	}
+	c.added[kind] = true
 	for _, name := range c.names(kind) {
 		c.add(name, "")
 	}
@@ -173,19 +174,20 @@ func (c *completer) objects(kind Kind) {
 // attributes completes after the words of an attribute list: values where one is expected (true), else the next words of attributes
 // (true in the middle of their words).
 func (c *completer) attributes(t *Table, words []string) bool {
-	mark := len(c.found)
-	for back := min(4, len(words)); back > 0; back-- {
+	for back := min(maxAttributeWords, len(words)); back > 0; back-- {
 		tail := words[len(words)-back:]
+		inside := false
 		for _, s := range t.byFirst[tail[0]] {
 			switch {
-			case len(s.words) == back && slices.Equal(s.words, tail) && s.row.Value != ValueNone:
+			case len(s.words) == back && slices.Equal(s.words, tail) && s.row.Value != ValueNone && s.row.Value != ValueFlag:
 				c.values(s.row)
 				return true
 			case len(s.words) > back && slices.Equal(s.words[:back], tail):
 				c.add(s.words[back], s.row.Help)
+				inside = true
 			}
 		}
-		if len(c.found) > mark {
+		if inside {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 func names(kind Kind) []string {
 	return map[Kind][]string{
 		KindPool: {"web", "shop"}, KindVirtual: {"10.0.0.1:80"}, KindRule: {"by_uri"}, KindNode: {"10.1.1.1", "10.1.1.1:80"},
+		KindMonitor: {"my_check"}, KindVlan: {"internal"},
 	}[kind]
 }
 
@@ -46,6 +48,29 @@ func TestComplete(t *testing.T) {
 		"save --":                            {want: []string{"--dialect"}},
 		"load ":                              {want: []string{"--dry-run", "--confirm-within"}},
 		"pool web { } ":                      {want: []string{"pool", "virtual"}},
+		"global persist l":                   {not: []string{"lb", "limit"}},
+		"interface exp0 ":                    {want: []string{"dest", "failsafe", "{"}, not: []string{"tag"}},
+		"interface exp0 failsafe ":           {want: []string{"arm", "disarm"}},
+		"interface exp0 adminport ":          {want: []string{"open", "lockdown"}},
+		"vlan v { ":                          {want: []string{"tag", "interfaces"}, not: []string{"dest"}},
+		"vlan v { interfaces add ":           {want: []string{"tagged"}},
+		"monitor m { ":                       {want: []string{"use", "interval", "database"}},
+		"monitor m { use ":                   {want: []string{"http", "icmp", "my_check"}},
+		"monitor m { transparent ":           {want: []string{"use", "reverse"}},
+		"monitor ":                           {want: []string{"show", "dump", "instance", "my_check", "http"}},
+		"monitor my_check ":                  {want: []string{"{", "modify", "delete", "enable", "show"}},
+		"node 10.1.1.1:80 monitor use ":      {want: []string{"http", "my_check"}},
+		"node 10.1.1.1:80 monitor ":          {want: []string{"use", "delete", "show"}},
+		"node ":                              {want: []string{"monitor", "show", "10.1.1.1"}},
+		"self 10.0.0.1 { vlan ":              {want: []string{"internal"}},
+		"proxy 10.0.0.1:443 { target ":       {want: []string{"virtual", "vip", "server"}},
+		"proxy 10.0.0.1:443 { target vip ":   {want: []string{"10.0.0.1:80"}},
+		"snat ":                              {want: []string{"map", "limit", "timeout", "show"}},
+		"snat timeout ":                      {want: []string{"tcp", "udp"}},
+		"default_gateway use pool ":          {want: []string{"web", "shop"}},
+		"failover ":                          {want: []string{"active", "standby", "show"}},
+		"config ":                            {want: []string{"save", "sync"}},
+		"class c { ":                         {want: []string{"host", "network"}, not: []string{`"TEXT"`}},
 	} {
 		got, start := Complete(line, len(line), names)
 		var texts []string
@@ -127,7 +152,12 @@ func TestHelp(t *testing.T) {
 		"pool cookie_expiration": {"DAYSd [HH:MM:SS]"},
 		"pool lb_mode":           {"also read: lb_method", "least_conn_member"},
 		"pool ratio":             {"weight in mode ratio_member"},
-		"interface":              {"kept"},
+		"interface":              {"interface INTERFACE ATTRIBUTES", "failsafe arm|disarm", "kept, not in effect"},
+		"interface adminport":    {"adminport open|lockdown"},
+		"monitor":                {"monitor MONITOR { ATTRIBUTES }", "monitor instance", "transparent [enable|disable]"},
+		"class":                  {`"TEXT"`, "network ADDRESS mask MASK"},
+		"power":                  {"kept whole"},
+		"self snat automap":      {"snat automap [enable|disable]"},
 		"poool":                  {`did you mean "pool"?`},
 	} {
 		got := Help(strings.Fields(words))
@@ -136,5 +166,28 @@ func TestHelp(t *testing.T) {
 				t.Errorf("help %s: no %q in\n%s", words, w, got)
 			}
 		}
+	}
+}
+
+// BenchmarkComplete completes where the names of 10,000 pools, as many virtual servers and 80,000 nodes can stand, and where one of
+// their attributes can.
+func BenchmarkComplete(b *testing.B) {
+	known := make(map[Kind][]string)
+	for i := range 10000 {
+		known[KindPool] = append(known[KindPool], fmt.Sprintf("pool_%d", i))
+		known[KindVirtual] = append(known[KindVirtual], fmt.Sprintf("172.16.%d.%d:80", i>>8, i&255))
+		for m := range 4 {
+			address := fmt.Sprintf("10.%d.%d.%d", i>>8, i&255, m+1)
+			known[KindNode] = append(known[KindNode], address, address+":8080")
+		}
+	}
+	for _, line := range []string{"", "pool ", "pool pool_77", "vip ", "vip 172.16.0.1:80 use pool ", "node ", "pool pool_1 { persist_", "node 10.1.1.1:80 monitor use "} {
+		b.Run(strings.ReplaceAll(line, " ", "_"), func(b *testing.B) {
+			for b.Loop() {
+				if found, _ := Complete(line, len(line), func(k Kind) []string { return known[k] }); len(found) == 0 {
+					b.Fatal("nothing found")
+				}
+			}
+		})
 	}
 }

@@ -16,8 +16,12 @@ import (
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
-// maxFaults is how many faults of one text are reported.
-const maxFaults = 50
+const (
+	// maxFaults is how many faults of one text are reported.
+	maxFaults = 50
+	// mostFaults is how many are gathered, of which the first in the text are reported; further ones are only counted.
+	mostFaults = 1000
+)
 
 // Codes of the diagnostics of this package; they are stable.
 const (
@@ -106,8 +110,10 @@ func (f *faults) rewind(m faultMark) (first *pb.Diagnostic, found bool) {
 	}
 	for i, d := range f.list[m.list:] {
 		if i == 0 {
-			f.suggest(d)
 			first = d
+			if len(f.warnings) < maxFaults {
+				f.suggest(d)
+			}
 		}
 		delete(f.suggestions, d)
 		delete(f.seen, place{line: d.GetPosition().GetLine(), col: d.GetPosition().GetColumn()})
@@ -120,7 +126,7 @@ func (f *faults) rewind(m faultMark) (first *pb.Diagnostic, found bool) {
 func (f *faults) count() int { return len(f.list) + f.more + f.hidden }
 
 // full tells whether more faults are only counted.
-func (f *faults) full() bool { return len(f.list) >= 20*maxFaults }
+func (f *faults) full() bool { return len(f.list) >= mostFaults }
 
 // nearest is the word that was probably meant, for a fault that is about to be noted.
 func (f *faults) nearest(word string, words []string) string {
@@ -357,36 +363,48 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Duplicates returns a fault for each definition of an object that an earlier statement defines already. Only whole definitions
-// count: short forms change what is there.
+// Duplicates returns a fault for each definition of an object that an earlier statement defines already, at most 1000. Only whole
+// definitions count: short forms change what is there.
 func Duplicates(statements []*Statement) []*pb.Diagnostic {
-	var list []*pb.Diagnostic
+	list, _ := duplicates(statements)
+	return list
+}
+
+// duplicates is Duplicates; more counts those that are not in the list.
+func duplicates(statements []*Statement) (list []*pb.Diagnostic, more int) {
 	first := make(map[string]*Statement, len(statements))
 	for _, s := range statements {
 		if s.Action != ActionDefine {
 			continue
 		}
 		earlier, found := first[s.Key]
-		if !found {
+		switch {
+		case !found:
 			first[s.Key] = s
-			continue
+		case len(list) >= mostFaults:
+			more++
+		default:
+			list = append(list, duplicate(s, earlier))
 		}
-		kind, name := pb.SplitKey(s.Key)
-		at := s.KeyPosition
-		if at == nil {
-			at = s.Position
-		}
-		list = append(list, &pb.Diagnostic{
-			Severity: pb.Severity_SEVERITY_ERROR,
-			Position: proto.CloneOf(at),
-			Length:   max(1, s.KeyLength),
-			Message: fmt.Sprintf("existing %s %q: defined on line %d and again on line %d",
-				kind, name, earlier.Position.GetLine(), s.Position.GetLine()),
-			Code: CodeDuplicate,
-			Related: []*pb.RelatedPosition{{
-				Position: proto.CloneOf(earlier.Position), Message: "first defined here",
-			}},
-		})
 	}
-	return list
+	return list, more
+}
+
+func duplicate(s, earlier *Statement) *pb.Diagnostic {
+	kind, name := pb.SplitKey(s.Key)
+	at := s.KeyPosition
+	if at == nil {
+		at = s.Position
+	}
+	return &pb.Diagnostic{
+		Severity: pb.Severity_SEVERITY_ERROR,
+		Position: proto.CloneOf(at),
+		Length:   max(1, s.KeyLength),
+		Message: fmt.Sprintf("existing %s %q: defined on line %d and again on line %d",
+			kind, name, earlier.Position.GetLine(), s.Position.GetLine()),
+		Code: CodeDuplicate,
+		Related: []*pb.RelatedPosition{{
+			Position: proto.CloneOf(earlier.Position), Message: "first defined here",
+		}},
+	}
 }

@@ -351,13 +351,18 @@ func (t *tokens) Next() (lexer.Token, error) {
 	if t.i >= t.end {
 		return lexer.EOFToken(t.source.positionAfter(t.end)), nil
 	}
-	k := t.source.tokens[t.i]
 	t.i++
+	return t.source.lexerToken(t.i - 1), nil
+}
+
+// lexerToken is token i as participle knows tokens.
+func (s *source) lexerToken(i int) lexer.Token {
+	k := s.tokens[i]
 	return lexer.Token{
 		Type:  lexer.TokenType(k.kind),
-		Value: t.source.text[k.start:k.end],
+		Value: s.text[k.start:k.end],
 		Pos:   lexer.Position{Offset: int(k.start), Line: int(k.line), Column: int(k.col)},
-	}, nil
+	}
 }
 
 // positionAfter returns the place just after token i-1.

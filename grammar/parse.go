@@ -53,7 +53,9 @@ func parse(origin *pb.Position, src []byte, command bool) ([]*Statement, []*pb.D
 		}
 	}
 	if !command {
-		for _, d := range Duplicates(p.statements) {
+		list, more := duplicates(p.statements)
+		f.more += more
+		for _, d := range list {
 			at := place{line: d.Position.Line, col: d.Position.Column, length: d.Length}
 			if n := f.add(at, d.Code, "", "%s", d.Message); n != nil {
 				n.Related = d.Related
@@ -80,11 +82,7 @@ func (cl *clause) parse() {
 		cl.salvage()
 		return
 	}
-	sh, err := p.shapeOf(cl.span)
-	if err != nil {
-		p.faults.parserFault(err, "the statement", nil)
-		return
-	}
+	sh := p.shapeOf(cl.span)
 	end := p.positionAfter(cl.span.end)
 	cl.c = &cursor{items: sh.Items, i: 1, end: lexer.Token{Type: lexer.EOF, Pos: end}}
 	first := sh.Items[0]

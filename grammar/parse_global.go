@@ -126,6 +126,8 @@ var Sysctls = map[string]string{
 // keptSysctls are known variables of the old unit without a meaning here.
 var keptSysctls = []string{"vipnoarp", "bonfire_mode", "maint-mode-off"}
 
+var knownSysctls = append(sortedKeys(Sysctls), keptSysctls...)
+
 // sysctlName strips "bigip." and refuses names that are probably misspelt.
 func sysctlName(text string) (name, fault, suggestion string) {
 	name = strings.TrimPrefix(text, "bigip.")
@@ -138,13 +140,10 @@ func sysctlName(text string) (name, fault, suggestion string) {
 	if name == "" {
 		return name, "a variable's name is missing", ""
 	}
-	known := append(sortedKeys(Sysctls), keptSysctls...)
-	for _, k := range known {
-		if k == name {
-			return name, "", ""
-		}
+	if slices.Contains(knownSysctls, name) {
+		return name, "", ""
 	}
-	if near := nearest(name, known); near != "" {
+	if near := nearest(name, knownSysctls); near != "" {
 		return name, fmt.Sprintf("unknown variable %q", text), "bigip." + near
 	}
 	return name, "", ""

@@ -25,50 +25,52 @@ type group struct {
 	Close lexer.Token
 }
 
-// shapes parses any statement; it may be used from several goroutines.
-var shapes = participle.MustBuild[shape](participle.Lexer(definition{}))
-
-// Parse reads a statement's items. participle calls it: a large file is mostly words, and setting a field of a node by
-// reflection for each of them would take most of the time of a load. The splitter made sure that brackets match and do not nest
-// deeper than maxNesting.
-func (s *shape) Parse(lex *lexer.PeekingLexer) error {
-	for !lex.Peek().EOF() {
-		it, err := parseItem(lex)
-		if err != nil {
-			return err
-		}
-		s.Items = append(s.Items, it)
-	}
-	return nil
+// shapeOf returns the items of a span whose brackets match. They are put together here and not by participle, which reads rules: a
+// large file is mostly words, and an object for each of them by reflection would take most of the time of a load.
+func (s *source) shapeOf(sp span) *shape {
+	items, _ := s.itemsOf(sp.first, sp.end)
+	return &shape{Items: items}
 }
 
-func parseItem(lex *lexer.PeekingLexer) (item, error) {
-	t := *lex.Next()
-	switch kind := tokenKind(t.Type); kind {
-	case tokenWord, tokenString:
-		return item{Token: t}, nil
-	case tokenOpenBrace, tokenOpenParen, tokenOpenQuote:
-		g := &group{Open: t, Items: make([]item, 0, 16)}
-		for lex.Peek().Type != lexer.TokenType(kind+1) {
-			it, err := parseItem(lex)
-			if err != nil {
-				return item{}, err
+// itemsOf returns the items from token i up to the bracket that closes their list, or to end, and the index of what ended it. The
+// splitter made sure that brackets do not nest deeper than maxNesting.
+func (s *source) itemsOf(i, end int) ([]item, int) {
+	items := make([]item, 0, s.count(i, end))
+	for i < end {
+		switch s.tokens[i].kind {
+		case tokenWord, tokenString:
+			items = append(items, item{Token: s.lexerToken(i)})
+		case tokenOpenBrace, tokenOpenParen, tokenOpenQuote:
+			g := &group{Open: s.lexerToken(i)}
+			g.Items, i = s.itemsOf(i+1, end)
+			g.Close = s.lexerToken(i)
+			items = append(items, item{Group: g})
+		default:
+			return items, i
+		}
+		i++
+	}
+	return items, i
+}
+
+// count counts the items of a list that begins with token i.
+func (s *source) count(i, end int) int {
+	n, depth := 0, 0
+	for ; i < end && depth >= 0; i++ {
+		switch s.tokens[i].kind {
+		case tokenOpenBrace, tokenOpenParen, tokenOpenQuote:
+			depth++
+		case tokenCloseBrace, tokenCloseParen, tokenCloseQuote:
+			if depth--; depth == 0 {
+				n++
 			}
-			g.Items = append(g.Items, it)
+		default:
+			if depth == 0 {
+				n++
+			}
 		}
-		g.Close = *lex.Next()
-		return item{Group: g}, nil
 	}
-	return item{}, &participle.UnexpectedTokenError{Unexpected: t}
-}
-
-// shapeOf parses a span whose brackets match.
-func (s *source) shapeOf(sp span) (*shape, error) {
-	lex, err := lexer.Upgrade(&tokens{source: s, i: sp.first, end: sp.end})
-	if err != nil {
-		return nil, err
-	}
-	return shapes.ParseFromLexer(lex)
+	return n
 }
 
 // parserFault notes an error of participle with its place.

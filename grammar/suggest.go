@@ -36,14 +36,38 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
+// maxCompared is the longest word that is compared with others, in characters.
+const maxCompared = 100
+
 // editDistance counts the characters to insert, delete, change or swap to come from a to b. Above limit it may return any larger number.
 func editDistance(a, b string, limit int) int {
+	if isASCII(a) && isASCII(b) {
+		if max(len(a), len(b)) > maxCompared || max(len(a)-len(b), len(b)-len(a)) > limit {
+			return limit + 1
+		}
+		return distance([]byte(a), []byte(b))
+	}
 	s, t := []rune(a), []rune(b)
-	if len(s)-len(t) > limit || len(t)-len(s) > limit || len(s) > 100 {
+	if max(len(s), len(t)) > maxCompared || max(len(s)-len(t), len(t)-len(s)) > limit {
 		return limit + 1
 	}
-	before, last, row := make([]int, len(t)+1), make([]int, len(t)+1), make([]int, len(t)+1)
-	for j := range last {
+	return distance(s, t)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// distance is the edit distance of two words of at most maxCompared characters.
+func distance[C byte | rune](s, t []C) int {
+	var rows [3][maxCompared + 1]int
+	before, last, row := &rows[0], &rows[1], &rows[2]
+	for j := range len(t) + 1 {
 		last[j] = j
 	}
 	for i := 1; i <= len(s); i++ {

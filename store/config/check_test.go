@@ -268,3 +268,42 @@ func BenchmarkValidateAll20000(b *testing.B) {
 		Validate(t, nil)
 	}
 }
+
+// TestCheckLegacy: what nothing acts on may name what is not known here: the old unit knew more. That is a warning.
+func TestCheckLegacy(t *testing.T) {
+	monitor := func(name, use string) *pb.Object {
+		return &pb.Object{Kind: &pb.Object_Monitor{Monitor: &pb.Monitor{Name: name, Use: use}}}
+	}
+	uses := func(target string, monitors ...string) *pb.Object {
+		return &pb.Object{Kind: &pb.Object_MonitorUse{MonitorUse: &pb.MonitorUse{Target: target, Monitors: monitors}}}
+	}
+	proxy := &pb.Object{Kind: &pb.Object_Proxy{Proxy: &pb.Proxy{Address: "10.0.0.9:443", TargetVirtual: proto.String("10.0.0.1:80")}}}
+	for _, tt := range []struct {
+		name    string
+		objects []*pb.Object
+		changed []string
+		want    string
+	}{
+		{"templates_are_known", []*pb.Object{monitor("m", "http"), uses("*:80", "m", "tcp_echo"), uses("10.1.1.1", "https_443")}, nil, ""},
+		{"a_template_of_another_release", []*pb.Object{monitor("m", "soap"), uses("*:80", "mm")}, nil,
+			"undefined 0:0 monitor m: monitor \"soap\" not found\nundefined 0:0 monitor use *:80: monitor \"mm\" not found (m?)\n"},
+		{"kept_as_text", []*pb.Object{uses("*:80", "m"), {Kind: &pb.Object_Kept{Kept: &pb.Kept{Keyword: "monitor", Text: "monitor m { colour red }"}}}}, nil, ""},
+		{"a_proxy_without_its_virtual_server", []*pb.Object{proxy}, nil, "undefined 0:0 proxy 10.0.0.9:443: virtual server \"10.0.0.1:80\" not found\n"},
+		{"a_virtual_server_that_a_proxy_names_can_go", []*pb.Object{proxy}, []string{"virtual/10.0.0.1:80"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ds := Validate(NewTree(tt.objects...), tt.changed)
+			for i, d := range ds {
+				if d.GetSeverity() != pb.Severity_SEVERITY_WARNING {
+					t.Errorf("no warning: %v", ds[i])
+				}
+			}
+			if got := text(ds); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
+	}
+	if ds := Validate(NewTree(uses("10.1.1.1", "m")), []string{"monitor/m"}); len(ds) != 1 || ds[0].GetCode() != CodeInUse || ds[0].GetSeverity() != pb.Severity_SEVERITY_ERROR {
+		t.Errorf("a monitor that is in use: %v", ds)
+	}
+}
