@@ -326,7 +326,8 @@ func TestLimitOfConnections(t *testing.T) {
 	first.Close()
 	eventually(t, "room", func() bool { return b.set.Counters.Current() == 1 })
 	b.ask(get())
-	if n := b.set.Counters.Counts(); n.Total != 3 || n.Max != 2 || n.Requests != 3 {
+	eventually(t, "all requests are counted", func() bool { return b.set.Counters.Counts().Requests == 3 })
+	if n := b.set.Counters.Counts(); n.Total != 3 || n.Max != 2 {
 		t.Errorf("counts %+v", n)
 	}
 }
