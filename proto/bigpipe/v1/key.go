@@ -97,7 +97,7 @@ func EnumWord(e protoreflect.Enum) string {
 	if v == nil || e.Number() == 0 {
 		return ""
 	}
-	return valueWord(e.Descriptor(), v)
+	return ValueWord(e.Descriptor(), v)
 }
 
 // EnumWords returns the words of all values of an enum but the zero value, in their order.
@@ -105,7 +105,7 @@ func EnumWords(d protoreflect.EnumDescriptor) []string {
 	var words []string
 	for i := range d.Values().Len() {
 		if v := d.Values().Get(i); v.Number() != 0 {
-			words = append(words, valueWord(d, v))
+			words = append(words, ValueWord(d, v))
 		}
 	}
 	return words
@@ -114,15 +114,15 @@ func EnumWords(d protoreflect.EnumDescriptor) []string {
 // ParseEnum returns the number of the value that a word names; false when there is none.
 func ParseEnum(d protoreflect.EnumDescriptor, word string) (protoreflect.EnumNumber, bool) {
 	for i := range d.Values().Len() {
-		if v := d.Values().Get(i); v.Number() != 0 && valueWord(d, v) == word {
+		if v := d.Values().Get(i); v.Number() != 0 && ValueWord(d, v) == word {
 			return v.Number(), true
 		}
 	}
 	return 0, false
 }
 
-// valueWord strips the prefix that the zero value's name ends with _UNSPECIFIED after.
-func valueWord(d protoreflect.EnumDescriptor, v protoreflect.EnumValueDescriptor) string {
+// ValueWord returns the bigip.conf word of a value of an enum: its name without the prefix that all of them share, in lower case.
+func ValueWord(d protoreflect.EnumDescriptor, v protoreflect.EnumValueDescriptor) string {
 	prefix := strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
 	return strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix))
 }
