@@ -282,7 +282,7 @@ func startAdminWith(t *testing.T, c Config, path string, dataplanes ...*fakeData
 	}
 	c.Store, c.Version, c.EffectTimeout = s, "test", 10*time.Second
 	for i, d := range dataplanes {
-		c.Dataplanes = append(c.Dataplanes, Target{Name: "dp" + string(rune('0'+i)), Address: d.address})
+		c.Dataplanes = append(c.Dataplanes, Dataplane{Name: "dp" + string(rune('0'+i)), Address: d.address})
 	}
 	server, err := New(c)
 	if err != nil {

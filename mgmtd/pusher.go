@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	protocolVersion = 1
 	// pieceBytes is about how much one message of a stream holds.
 	pieceBytes = 512 << 10
 	// maxMessage bounds one message that is received.
@@ -37,8 +36,8 @@ const (
 	retryMost    = 5 * time.Second
 )
 
-// Target is a dataplane to push to.
-type Target struct {
+// Dataplane is one to push to.
+type Dataplane struct {
 	// Name tells dataplanes apart in all output.
 	Name string
 	// Address is unix:///path or host:port.
@@ -77,12 +76,12 @@ type pushState struct {
 	notInEffect []*pb.NotInEffect
 }
 
-func newPusher(t Target, storeID string, b *board, log *slog.Logger) (*pusher, error) {
-	creds := t.Credentials
+func newPusher(d Dataplane, storeID string, b *board, log *slog.Logger) (*pusher, error) {
+	creds := d.Credentials
 	if creds == nil {
 		creds = insecure.NewCredentials()
 	}
-	conn, err := grpc.NewClient(dialTarget(t.Address),
+	conn, err := grpc.NewClient(pb.DialTarget(d.Address),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -90,20 +89,12 @@ func newPusher(t Target, storeID string, b *board, log *slog.Logger) (*pusher, e
 			MinConnectTimeout: 2 * time.Second,
 		}))
 	if err != nil {
-		return nil, fmt.Errorf("dataplane %s: %w", t.Address, err)
+		return nil, fmt.Errorf("dataplane %s: %w", d.Address, err)
 	}
 	return &pusher{
-		name: t.Name, address: t.Address, storeID: storeID, conn: conn, client: pb.NewDataplaneClient(conn), board: b,
-		log: log.With("dataplane", t.Name), changed: make(chan struct{}),
+		name: d.Name, address: d.Address, storeID: storeID, conn: conn, client: pb.NewDataplaneClient(conn), board: b,
+		log: log.With("dataplane", d.Name), changed: make(chan struct{}),
 	}, nil
-}
-
-// dialTarget keeps gRPC from asking a resolver about anything but host names.
-func dialTarget(address string) string {
-	if len(address) > 5 && address[:5] == "unix:" {
-		return address
-	}
-	return "dns:///" + address
 }
 
 // run pushes until ctx ends: at once when the wanted configuration changes, again after a failure, and it asks for the
@@ -182,7 +173,7 @@ func (p *pusher) apply(ctx context.Context, from, want *wanted) (*pb.ApplyReply,
 		return nil, err
 	}
 	header := &pb.ApplyHeader{
-		Protocol: protocolVersion, StoreId: p.storeID, Full: from == nil,
+		Protocol: pb.ApplyProtocol, StoreId: p.storeID, Full: from == nil,
 		Revision: want.revision, Sequence: want.sequence,
 	}
 	if from != nil {

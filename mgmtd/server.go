@@ -27,7 +27,7 @@ const (
 type Config struct {
 	Store store.Store
 	// Dataplanes may be none; then nothing is pushed.
-	Dataplanes []Target
+	Dataplanes []Dataplane
 	Log        *slog.Logger
 	// Resolve returns the address of a host name that a command uses; nil: no host is known.
 	Resolve func(host string) (netip.Addr, error)
@@ -78,12 +78,12 @@ func New(c Config) (*Server, error) {
 	newest := s.store.Newest()
 	s.board = newBoard(&wanted{stamp: stamp{revision: newest.Revision}, view: newest.Tree})
 	names := map[string]bool{}
-	for _, t := range c.Dataplanes {
-		if names[t.Name] {
-			return nil, errors.Join(fmt.Errorf("two dataplanes have the name %q", t.Name), s.Close())
+	for _, d := range c.Dataplanes {
+		if names[d.Name] {
+			return nil, errors.Join(fmt.Errorf("two dataplanes have the name %q", d.Name), s.Close())
 		}
-		names[t.Name] = true
-		p, err := newPusher(t, s.store.ID(), s.board, s.log)
+		names[d.Name] = true
+		p, err := newPusher(d, s.store.ID(), s.board, s.log)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

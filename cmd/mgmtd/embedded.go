@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,25 +20,13 @@ type embedded struct {
 }
 
 // embed prepares the dataplane of --embedded; nil without it.
-func (p *program) embed() (*embedded, error) {
+func (p *program) embed(addresses *dataplane.AddressMap) (*embedded, error) {
 	if !p.flags.Embedded {
 		return nil, nil
 	}
 	o := dataplane.Options{}
 	o.StateDir, o.Log = filepath.Join(p.flags.StateDir, "dataplane"), p.log
-	o.Addresses = &dataplane.AddressMap{Only: p.flags.MapOnly}
-	var faults []error
-	for _, pairs := range p.flags.Map {
-		faults = append(faults, o.Addresses.Add(pairs))
-	}
-	for _, path := range p.flags.MapFile {
-		if err := readMap(o.Addresses, path); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", path, err))
-		}
-	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
+	o.Addresses = addresses
 	dir, err := os.MkdirTemp("", "mgmtd-") // mode 0700: nobody else can speak to it
 	if err != nil {
 		return nil, err
@@ -51,14 +38,6 @@ func (p *program) embed() (*embedded, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return e, nil
-}
-
-func readMap(m *dataplane.AddressMap, path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	return m.Read(bytes.NewReader(text))
 }
 
 // run is the dataplane; it ends with ctx.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"bigpipe/cmd/internal/certificate"
+	"bigpipe/cmd/internal/daemon"
 	"bigpipe/dataplane"
 	"bigpipe/mgmtd"
 )
@@ -75,6 +76,34 @@ func (f *flags) check() error {
 	return errors.Join(faults...)
 }
 
+// files are what the files and pairs say that flags name.
+type files struct {
+	// admin is the TLS of the admin API; nil where no file is named.
+	admin *tls.Config
+	// dataplane is what dataplanes at TCP addresses are shown; nil where no file is named.
+	dataplane credentials.TransportCredentials
+	// addresses are those of the embedded dataplane.
+	addresses *dataplane.AddressMap
+}
+
+// read reads what the flags name. All faults are reported.
+func (f *flags) read() (*files, error) {
+	read := &files{}
+	var adminFault, mapFault error
+	read.admin, adminFault = certificate.Files{
+		Cert: f.TLSCert, Key: f.TLSKey, CA: f.TLSClientCA, Flags: "--tls-cert, --tls-key and --tls-client-ca",
+	}.Server()
+	config, dataplaneFault := certificate.Files{
+		Cert: f.DataplaneTLSCert, Key: f.DataplaneTLSKey, CA: f.DataplaneTLSCA,
+		Flags: "--dataplane-tls-cert, --dataplane-tls-key and --dataplane-tls-ca",
+	}.Client()
+	if config != nil {
+		read.dataplane = credentials.NewTLS(config)
+	}
+	read.addresses, mapFault = daemon.Mapping{Pairs: f.Map, Files: f.MapFile, Only: f.MapOnly}.Read()
+	return read, errors.Join(adminFault, dataplaneFault, mapFault)
+}
+
 func isUnix(address string) bool { return strings.HasPrefix(address, "unix://") }
 
 // splitName takes NAME= off an address.
@@ -100,15 +129,11 @@ func (a admin) server() *grpc.Server {
 	return grpc.NewServer(grpc.Creds(creds), grpc.MaxRecvMsgSize(maxMessage))
 }
 
-// listeners opens all admin addresses, or none.
-func (f *flags) listeners(ctx context.Context) ([]admin, error) {
-	config, err := serverTLS(f.TLSCert, f.TLSKey, f.TLSClientCA)
-	if err != nil {
-		return nil, err
-	}
+// listeners opens all admin addresses, or none. config is for those at TCP.
+func (f *flags) listeners(ctx context.Context, env environment, config *tls.Config) ([]admin, error) {
 	addresses := f.Listen
 	if len(addresses) == 0 {
-		address, err := defaultListen(os.Getenv("BIGPIPE_ADDRESS"), os.Getenv("XDG_RUNTIME_DIR"), systemDir)
+		address, err := defaultListen(env, systemDir)
 		if err != nil {
 			return nil, err
 		}
@@ -135,9 +160,9 @@ func closeAll(list []admin) error {
 
 // defaultListen is where the CLI looks: the address of its environment, the system's folder where this user may write
 // there, the user's own.
-func defaultListen(environment, runtimeDir, system string) (string, error) {
-	if environment != "" {
-		return environment, nil
+func defaultListen(env environment, system string) (string, error) {
+	if env.address != "" {
+		return env.address, nil
 	}
 	err := os.MkdirAll(system, 0o755)
 	if err == nil {
@@ -146,20 +171,16 @@ func defaultListen(environment, runtimeDir, system string) (string, error) {
 	if err == nil {
 		return "unix://" + filepath.Join(system, socketName), nil
 	}
-	if runtimeDir == "" {
+	if env.runtimeDir == "" {
 		return "", fmt.Errorf("no place for the admin socket: %s: %w; name one with --listen", system, err)
 	}
-	return "unix://" + filepath.Join(runtimeDir, "bigpipe", socketName), nil
+	return "unix://" + filepath.Join(env.runtimeDir, "bigpipe", socketName), nil
 }
 
-// targets names the dataplanes to push to.
-func (f *flags) targets(local *embedded) ([]mgmtd.Target, error) {
+// dataplanes names those to push to. creds are for those at TCP.
+func (f *flags) dataplanes(local *embedded, creds credentials.TransportCredentials) []mgmtd.Dataplane {
 	if local != nil {
-		return []mgmtd.Target{{Name: "local", Address: local.address}}, nil
-	}
-	creds, err := clientTLS(f.DataplaneTLSCert, f.DataplaneTLSKey, f.DataplaneTLSCA)
-	if err != nil {
-		return nil, err
+		return []mgmtd.Dataplane{{Name: "local", Address: local.address}}
 	}
 	list := f.Dataplane
 	if len(list) == 0 {
@@ -171,19 +192,19 @@ func (f *flags) targets(local *embedded) ([]mgmtd.Target, error) {
 			sockets++
 		}
 	}
-	var targets []mgmtd.Target
+	var dataplanes []mgmtd.Dataplane
 	for _, text := range list {
 		name, address := splitName(text)
-		t := mgmtd.Target{Name: name, Address: address}
+		d := mgmtd.Dataplane{Name: name, Address: address}
 		if !isUnix(address) {
-			t.Credentials = creds
+			d.Credentials = creds
 		}
-		if t.Name == "" {
-			t.Name = dataplaneName(address, sockets)
+		if d.Name == "" {
+			d.Name = dataplaneName(address, sockets)
 		}
-		targets = append(targets, t)
+		dataplanes = append(dataplanes, d)
 	}
-	return targets, nil
+	return dataplanes
 }
 
 // dataplaneName is local for the only socket, else the socket's file without its ending; of a TCP address the address.
@@ -195,47 +216,4 @@ func dataplaneName(address string, sockets int) string {
 		return "local"
 	}
 	return strings.TrimSuffix(filepath.Base(address), ".sock")
-}
-
-// serverTLS is the TLS of the admin API; nil when no file is named.
-func serverTLS(cert, key, ca string) (*tls.Config, error) {
-	pair, authorities, err := readTLS("--tls-cert, --tls-key and --tls-client-ca", cert, key, ca)
-	if pair == nil || err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{*pair}, ClientCAs: authorities, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
-	}, nil
-}
-
-// clientTLS is what dataplanes at TCP addresses are shown; nil when no file is named.
-func clientTLS(cert, key, ca string) (credentials.TransportCredentials, error) {
-	pair, authorities, err := readTLS("--dataplane-tls-cert, --dataplane-tls-key and --dataplane-tls-ca", cert, key, ca)
-	if pair == nil || err != nil {
-		return nil, err
-	}
-	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, RootCAs: authorities, MinVersion: tls.VersionTLS12}), nil
-}
-
-// readTLS reads a certificate, its key and a CA; one alone makes no sense.
-func readTLS(names, cert, key, ca string) (*tls.Certificate, *x509.CertPool, error) {
-	if cert == "" && key == "" && ca == "" {
-		return nil, nil, nil
-	}
-	if cert == "" || key == "" || ca == "" {
-		return nil, nil, fmt.Errorf("%s belong together", names)
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		return nil, nil, err
-	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(pem) {
-		return nil, nil, fmt.Errorf("%s: no certificate in it", ca)
-	}
-	return &pair, authorities, nil
 }

@@ -4,88 +4,69 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
-	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 
+	"bigpipe/cmd/internal/daemon"
+	"bigpipe/cmd/internal/host"
+	"bigpipe/cmd/internal/version"
 	"bigpipe/dataplane"
+	"bigpipe/dataplane/metrics"
 	"bigpipe/grammar"
 	"bigpipe/mgmtd"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store"
 )
 
-// Exit statuses of the program.
-const (
-	exitStopped = 0
-	exitFailed  = 1
-	exitUsage   = 2
-)
-
-// resolveTimeout is how long the address of a host name may take.
-const resolveTimeout = 5 * time.Second
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := daemon.Context()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends it at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	env := environment{address: os.Getenv("BIGPIPE_ADDRESS"), runtimeDir: os.Getenv("XDG_RUNTIME_DIR")}
+	os.Exit(run(ctx, os.Args[1:], env, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// environment is what the program takes from its surroundings besides its arguments: BIGPIPE_ADDRESS and XDG_RUNTIME_DIR.
+type environment struct {
+	address, runtimeDir string
 }
 
 // run is the program. It returns 0 when it was told to stop, 1 when it could not begin or go on, 2 for wrong usage and for
 // faults in the file of --load.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	var f flags
-	status := -1
-	parser, err := kong.New(&f, kong.Name("mgmtd"), kong.Description("Keeps the configuration and pushes it to the dataplanes."),
-		kong.Writers(stdout, stderr), kong.Exit(func(n int) { status = n }), kong.Vars{"version": dataplane.Version()})
-	if err != nil {
-		complain(stderr, err)
-		return exitUsage
+func run(ctx context.Context, args []string, env environment, stdin io.Reader, stdout, stderr io.Writer) int {
+	d := daemon.Program{
+		Name: "mgmtd", Description: "Keeps the configuration and pushes it to the dataplanes.", Stdout: stdout, Stderr: stderr,
 	}
-	_, err = parser.Parse(args)
-	if status >= 0 { // help or version were printed
+	var f flags
+	if status, goOn := d.Parse(&f, args); !goOn {
 		return status
 	}
-	if err == nil {
-		err = f.check()
+	read, fault := f.read()
+	if err := errors.Join(f.check(), fault); err != nil {
+		return d.Fail(daemon.ExitUsage, err)
 	}
-	if err != nil {
-		complain(stderr, err)
-		return exitUsage
-	}
-	p := program{flags: &f, log: slog.New(slog.NewTextHandler(stderr, nil)), stdin: stdin, stderr: stderr}
-	err = p.run(ctx)
+	p := program{flags: &f, files: read, env: env, log: slog.New(slog.NewTextHandler(stderr, nil)), stdin: stdin, stderr: stderr}
+	err := p.run(ctx)
 	var faulty *faultyFile
 	switch {
 	case errors.As(err, &faulty):
-		return exitUsage // the diagnostics were printed
+		return daemon.ExitUsage // the diagnostics were printed
 	case err != nil:
-		complain(stderr, err)
-		return exitFailed
+		return d.Fail(daemon.ExitFailed, err)
 	}
-	return exitStopped
-}
-
-// complain writes an error where the user sees it.
-func complain(stderr io.Writer, err error) {
-	_, _ = fmt.Fprintln(stderr, "mgmtd:", err) // nobody is left to tell if that fails
+	return daemon.ExitStopped
 }
 
 // program is mgmtd while it runs.
 type program struct {
 	flags  *flags
+	files  *files
+	env    environment
 	log    *slog.Logger
 	stdin  io.Reader
 	stderr io.Writer
@@ -103,18 +84,14 @@ func (p *program) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	local, err := p.embed()
+	local, err := p.embed(p.files.addresses)
 	if err != nil {
 		return err
 	}
 	defer local.remove()
-	targets, err := p.flags.targets(local)
-	if err != nil {
-		return err
-	}
 	server, err := mgmtd.New(mgmtd.Config{
-		Store: s, Dataplanes: targets, Log: p.log, Version: dataplane.Version(),
-		Resolve: func(host string) (netip.Addr, error) { return resolve(ctx, host) },
+		Store: s, Dataplanes: p.flags.dataplanes(local, p.files.dataplane), Log: p.log, Version: version.String(),
+		Resolve: func(name string) (netip.Addr, error) { return host.Address(ctx, name) },
 	})
 	if err != nil {
 		return err
@@ -157,52 +134,27 @@ func (p *program) read(name string) ([]byte, error) {
 
 // serve runs all parts until ctx ends or one of them fails.
 func (p *program) serve(ctx context.Context, s store.Store, server *mgmtd.Server, local *embedded) error {
-	listeners, err := p.flags.listeners(ctx)
+	listeners, err := p.flags.listeners(ctx, p.env, p.files.admin)
 	if err != nil {
 		return err
 	}
-	metrics, err := newMetrics(ctx, p.flags.Metrics, s, server, p.log)
+	m, err := daemon.ServeMetrics(ctx, p.flags.Metrics, p.log)
 	if err != nil {
 		return errors.Join(err, closeAll(listeners))
 	}
-	defer metrics.close()
+	defer m.Close()
+	m.Add(collector{store: s, server: server})
 	parts, ctx := errgroup.WithContext(ctx)
 	for _, l := range listeners {
 		parts.Go(func() error { return p.serveAdmin(ctx, l, server) })
 	}
 	parts.Go(func() error { server.Run(ctx); return nil })
 	if local != nil {
-		parts.Go(func() error { return local.run(ctx, metrics.engine) })
+		parts.Go(func() error { return local.run(ctx, func(e *dataplane.Engine) { m.Add(metrics.NewCollector(e)) }) })
 	}
-	metrics.ready()
-	p.notify(daemon.SdNotifyReady)
-	context.AfterFunc(ctx, func() { p.notify(daemon.SdNotifyStopping) })
+	m.Ready(func() error { return nil })
+	daemon.Notify(ctx, p.log)
 	return parts.Wait()
-}
-
-func (p *program) notify(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		p.log.Warn("cannot tell systemd", "state", state, "error", err)
-	}
-}
-
-// resolve returns the address of a host; its IPv4 address where it has both.
-func resolve(ctx context.Context, host string) (netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
-	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	for _, a := range addrs {
-		if a = a.Unmap(); a.Is4() {
-			return a, nil
-		}
-	}
-	if len(addrs) == 0 {
-		return netip.Addr{}, fmt.Errorf("host %s has no address", host)
-	}
-	return addrs[0], nil
 }
 
 // grace is how long calls of the admin service may go on at the end.

@@ -64,7 +64,7 @@ func start(t *testing.T, args ...string) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{t: t, stderr: &output{}}
 	status := make(chan int, 1)
-	go func() { status <- run(ctx, args, strings.NewReader(""), io.Discard, r.stderr) }()
+	go func() { status <- run(ctx, args, environment{}, strings.NewReader(""), io.Discard, r.stderr) }()
 	r.stop = sync.OnceValue(func() int { cancel(); return <-status })
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -159,18 +159,18 @@ func TestUsage(t *testing.T) {
 		"map_without_embedded":  {[]string{"--map-only"}, 2, "--embedded"},
 		"tcp_without_tls":       {[]string{"--listen", "127.0.0.1:0"}, 2, "--tls-cert"},
 		"dataplane_without_tls": {[]string{"--dataplane", "a=127.0.0.1:1"}, 2, "--dataplane-tls-cert"},
-		"part_of_tls":           {[]string{"--listen", "127.0.0.1:0", "--tls-cert", "x"}, 1, "belong together"},
+		"part_of_tls":           {[]string{"--listen", "127.0.0.1:0", "--tls-cert", "x"}, 2, "belong together"},
 		"one_name_twice":        {[]string{"--dataplane", "a=unix:///x", "--dataplane", "a=unix:///y"}, 1, `name "a"`},
 		"no_file":               {[]string{"--load", filepath.Join(dir, "missing")}, 1, "missing"},
 		"faulty_file":           {[]string{"--load", faulty}, 2, `did you mean "persist_mode"?`},
-		"bad_map":               {[]string{"--embedded", "--map", "nonsense"}, 1, "nonsense"},
+		"bad_map":               {[]string{"--embedded", "--map", "nonsense"}, 2, "nonsense"},
 		"occupied":              {[]string{"--listen", "unix://" + faulty}, 1, "not a socket"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out output
 			args := append([]string{"--state-dir", t.TempDir()}, test.args...)
-			if got := run(t.Context(), args, strings.NewReader(""), &out, &out); got != test.status || !strings.Contains(out.String(), test.want) {
+			if got := run(t.Context(), args, environment{}, strings.NewReader(""), &out, &out); got != test.status || !strings.Contains(out.String(), test.want) {
 				t.Errorf("status %d\n%s", got, out.String())
 			}
 		})
@@ -191,12 +191,12 @@ func TestRun_socket(t *testing.T) {
 		}
 	}
 	var out output
-	if got := run(t.Context(), args, strings.NewReader(""), &out, &out); got != 1 || !strings.Contains(out.String(), "in use by another process") {
+	if got := run(t.Context(), args, environment{}, strings.NewReader(""), &out, &out); got != 1 || !strings.Contains(out.String(), "in use by another process") {
 		t.Errorf("a second one: status %d\n%s", got, out.String())
 	}
 	other := append([]string{"--state-dir", filepath.Join(dir, "other")}, args[2:]...)
 	out = output{}
-	if got := run(t.Context(), other, strings.NewReader(""), &out, &out); got != 1 || !strings.Contains(out.String(), "another process serves it") {
+	if got := run(t.Context(), other, environment{}, strings.NewReader(""), &out, &out); got != 1 || !strings.Contains(out.String(), "another process serves it") {
 		t.Errorf("on the same socket: status %d\n%s", got, out.String())
 	}
 	if got := first.stop(); got != 0 {
@@ -308,7 +308,7 @@ func TestDefaultListen(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := defaultListen(test.environment, test.runtimeDir, test.system)
+			got, err := defaultListen(environment{test.environment, test.runtimeDir}, test.system)
 			if got != test.want || (err != nil) != (test.want == "") {
 				t.Errorf("got %q, %v", got, err)
 			}
@@ -316,7 +316,7 @@ func TestDefaultListen(t *testing.T) {
 	}
 }
 
-func TestTargets(t *testing.T) {
+func TestDataplanes(t *testing.T) {
 	tests := map[string]struct {
 		list []string
 		want string
@@ -329,13 +329,12 @@ func TestTargets(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := &flags{Dataplane: test.list}
-			targets, err := f.targets(nil)
 			var got []string
-			for _, target := range targets {
-				got = append(got, target.Name+"="+target.Address)
+			for _, d := range f.dataplanes(nil, nil) {
+				got = append(got, d.Name+"="+d.Address)
 			}
-			if err != nil || strings.Join(got, " ") != test.want {
-				t.Errorf("got %v, %v", got, err)
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("got %v", got)
 			}
 		})
 	}

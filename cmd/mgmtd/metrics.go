@@ -2,91 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
-	"net/http/pprof"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"bigpipe/dataplane"
-	enginemetrics "bigpipe/dataplane/metrics"
 	"bigpipe/mgmtd"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store"
 )
-
-// metrics serves what others watch the program by. Nil serves nothing.
-type metrics struct {
-	registry *prometheus.Registry
-	server   *http.Server
-	started  atomic.Bool
-	serving  sync.WaitGroup
-}
-
-// newMetrics begins to serve on an address; "" is nil.
-func newMetrics(ctx context.Context, address string, s store.Store, server *mgmtd.Server, log *slog.Logger) (*metrics, error) {
-	if address == "" {
-		return nil, nil
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	m := &metrics{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{store: s, server: server})
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", m.readyz)
-	if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
-	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	m.serving.Go(func() { _ = m.server.Serve(l) }) // ends by close
-	log.Info("metrics are served", "address", l.Addr().String())
-	return m, nil
-}
-
-// ready says that the admin service is served.
-func (m *metrics) ready() {
-	if m != nil {
-		m.started.Store(true)
-	}
-}
-
-// engine adds the metrics of the embedded dataplane.
-func (m *metrics) engine(e *dataplane.Engine) {
-	if m != nil {
-		m.registry.MustRegister(enginemetrics.NewCollector(e))
-	}
-}
-
-func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
-	if !m.started.Load() {
-		http.Error(w, "not serving yet", http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = fmt.Fprintln(w, "ok")
-}
-
-func (m *metrics) close() {
-	if m != nil {
-		_ = m.server.Close() // nobody is left to tell
-		m.serving.Wait()
-	}
-}
 
 // collector shows the configuration and the state of the dataplanes to Prometheus.
 type collector struct {

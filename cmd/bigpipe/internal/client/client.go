@@ -3,8 +3,6 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"bigpipe/cmd/internal/certificate"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -32,7 +31,7 @@ const maxReply = 16 << 20
 // connectTime is how long mgmtd may take to accept a connection and to greet.
 const connectTime = 5 * time.Second
 
-// ErrUnreachable marks a mgmtd that does not answer (exit status 4).
+// ErrUnreachable marks a mgmtd that does not answer (pb.ExitUnreachable).
 var ErrUnreachable = errors.New("mgmtd is not reachable")
 
 // TLS names the files for a TCP address; empty for a unix socket.
@@ -75,21 +74,13 @@ func New(address string, files TLS) (*Client, error) {
 			return nil, fmt.Errorf("address %s: %w", address, err)
 		}
 	}
-	conn, err := grpc.NewClient(target(address), grpc.WithTransportCredentials(creds),
+	conn, err := grpc.NewClient(pb.DialTarget(address), grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTime}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)))
 	if err != nil {
 		return nil, fmt.Errorf("address %s: %w", address, err)
 	}
 	return &Client{conn: conn, Address: address, Admin: pb.NewAdminClient(conn)}, nil
-}
-
-// target keeps gRPC from looking host names up itself before the first call.
-func target(address string) string {
-	if strings.HasPrefix(address, "unix:") {
-		return address
-	}
-	return "dns:///" + address
 }
 
 // Close ends the connection.
@@ -99,19 +90,11 @@ func (t TLS) credentials() (credentials.TransportCredentials, error) {
 	if t.Cert == "" || t.Key == "" || t.CA == "" {
 		return nil, errors.New("a TCP address needs --tls-cert, --tls-key and --tls-ca")
 	}
-	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	config, err := certificate.Files{Cert: t.Cert, Key: t.Key, CA: t.CA}.Client()
 	if err != nil {
 		return nil, err
 	}
-	pem, err := os.ReadFile(t.CA)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate", t.CA)
-	}
-	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS12}), nil
+	return credentials.NewTLS(config), nil
 }
 
 // Execute sends text in pieces, writes the reply's output to stdout as it comes, and hands each diagnostic to report. The error is ErrUnreachable

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Metrics serves what others watch a daemon by: /metrics, /healthz and /readyz, on loopback /debug/pprof/ too. Nil serves
+// nothing.
+type Metrics struct {
+	registry *prometheus.Registry
+	server   *http.Server
+	ready    atomic.Pointer[func() error]
+	serving  sync.WaitGroup
+}
+
+// ServeMetrics begins to serve on an address; "" is nil. Close ends it.
+func ServeMetrics(ctx context.Context, address string, log *slog.Logger) (*Metrics, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.Ready(func() error { return errors.New("not serving yet") })
+	m.Add(collectors.NewGoCollector())
+	m.Add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", m.readyz)
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	m.serving.Go(func() { _ = m.server.Serve(l) }) // ends by Close
+	log.Info("metrics are served", "address", l.Addr().String())
+	return m, nil
+}
+
+// Add shows what a collector has at /metrics.
+func (m *Metrics) Add(c prometheus.Collector) {
+	if m != nil {
+		m.registry.MustRegister(c)
+	}
+}
+
+// Ready makes check the answer of /readyz: its error says why the daemon is not ready.
+func (m *Metrics) Ready(check func() error) {
+	if m != nil {
+		m.ready.Store(&check)
+	}
+}
+
+func (m *Metrics) readyz(w http.ResponseWriter, _ *http.Request) {
+	if err := (*m.ready.Load())(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// Close ends serving.
+func (m *Metrics) Close() {
+	if m != nil {
+		_ = m.server.Close() // nobody is left to tell
+		m.serving.Wait()
+	}
+}
