@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"bigpipe/cmd/internal/process"
 )
 
 // proxyCommand is the first argument of this test's program where it is a plain TCP proxy: LISTEN MEMBER.
@@ -91,7 +92,7 @@ func goodSide(name string) *side {
 	return &side{
 		name:   name,
 		config: template.Must(template.New("proxy.conf").Parse("{{.Listen}} {{index .Members 0}}")),
-		start: func(_ context.Context, b bench) ([]*process, error) {
+		start: func(_ context.Context, b bench) ([]*process.Process, error) {
 			words, err := os.ReadFile(b.config)
 			if err != nil {
 				return nil, err
@@ -107,7 +108,7 @@ func goodSide(name string) *side {
 // deadSide ends at once, with a word of why.
 func deadSide(name string) *side {
 	s := goodSide(name)
-	s.start = func(_ context.Context, b bench) ([]*process, error) {
+	s.start = func(_ context.Context, b bench) ([]*process.Process, error) {
 		p, err := start(command{name: name, cores: b.place.proxy, path: "sh", args: []string{"-c", "echo no such port; exit 3"}}, b.dir)
 		return oneProcess(p), err
 	}
@@ -135,8 +136,7 @@ func scenarioNamed(t *testing.T, name string) scenario {
 // children are the processes that this one has started and that are left.
 func children(t *testing.T) []int {
 	t.Helper()
-	self := process{cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
-	pids, err := self.family()
+	pids, err := family(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestFailuresInRounds(t *testing.T) {
 		case side == "flaky" && runs[side] == 2:
 			return nil, errors.New("nothing was answered")
 		case side == "dying" && runs[side] == 3:
-			return nil, fmt.Errorf("dying %w (exit status 1)", errEnded)
+			return nil, fmt.Errorf("dying %w (exit status 1)", process.ErrEnded)
 		}
 		return load(ctx, w)
 	}
@@ -272,17 +272,17 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = p.await(t.Context(), func() error {
-		if p.tail() != "ready" {
-			return fmt.Errorf("%q", p.tail())
+	err = p.Await(t.Context(), startWait, func() error {
+		if p.Tail(5) != "ready" {
+			return fmt.Errorf("%q", p.Tail(5))
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.stop()
-	if err := p.ended(); err == nil || !strings.Contains(err.Error(), "killed") {
+	stop(p)
+	if err := p.Ended(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("%v: want that it was killed", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bigpipe/cmd/bench/internal/traffic"
+	"bigpipe/cmd/internal/process"
 )
 
 // work is one run of a scenario.
@@ -183,7 +184,7 @@ func holdIdle(ctx context.Context, w work, n int, measure func() error) error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := process.Launch(cmd); err != nil {
 		return fmt.Errorf("idle load: %w", err)
 	}
 	word := make([]byte, len(readyLine))

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 )
@@ -24,14 +23,12 @@ const (
 )
 
 func main() {
-	// Programs are told to end when the thread that started them does (see start), so that thread is this one.
-	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run measures what args ask for. The thread that calls it must live as long as it runs.
+// run measures what args ask for.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == childCommand {
 		if err := runChild(ctx, args[1:], stdout); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"bigpipe/cmd/internal/process"
 )
 
 // outcome is what the rounds of a scenario gave.
@@ -32,7 +34,7 @@ func (r *rig) measure(ctx context.Context, s scenario, at placement, rep *report
 	name := label(s, at.threads)
 	members, err := r.startMembers(ctx, s, at)
 	if members != nil {
-		defer members.stop()
+		defer stop(members)
 	}
 	if err != nil {
 		rep.miss(name, err)
@@ -70,7 +72,7 @@ func (r *rig) round(ctx context.Context, round int, runners []*runner, o *outcom
 		got, err := n.once(ctx, r.options.duration)
 		if err != nil {
 			rep.missUnlessInterrupted(ctx, fmt.Sprintf("%s %s round %d", name, side, round+1), err)
-			if !errors.Is(err, errEnded) {
+			if !errors.Is(err, process.ErrEnded) {
 				good = append(good, n)
 			}
 			continue
@@ -97,7 +99,7 @@ func (n *runner) prepare(ctx context.Context) error {
 	if err == nil && !n.s.fresh {
 		// The rounds judge whether the load works; a short run may fail where the machine is busy.
 		_, _ = n.s.run(ctx, n.work(min(warmUp, n.rig.options.duration)))
-		err = n.in.processes[0].ended()
+		err = n.in.processes[0].Ended()
 	}
 	if err != nil || n.s.fresh {
 		n.stop()
@@ -137,7 +139,7 @@ func (n *runner) once(ctx context.Context, d time.Duration) (sample, error) {
 	}
 	got, err := n.s.run(ctx, n.work(d))
 	if err != nil {
-		if ended := n.in.processes[0].ended(); ended != nil {
+		if ended := n.in.processes[0].Ended(); ended != nil {
 			return nil, errors.Join(err, ended)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,20 +13,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bigpipe/cmd/internal/process"
 )
 
 const (
 	startWait = 10 * time.Second // for a program to answer
 	stopWait  = 5 * time.Second  // for a program to end before it is killed
 )
-
-// process is a program that was started, in a process group of its own so that a Ctrl-C of the terminal reaches only us.
-type process struct {
-	name string
-	cmd  *exec.Cmd
-	log  string // the file that holds its output
-	done chan struct{}
-}
 
 // command is how a program is started.
 type command struct {
@@ -43,7 +36,7 @@ func (c command) pinned(ctx context.Context) *exec.Cmd {
 	words := append([]string{"-c", coreList(c.cores), c.path}, c.args...)
 	cmd := exec.CommandContext(ctx, "taskset", words...)
 	cmd.Env = append(os.Environ(), c.env...)
-	// Pdeathsig: the program ends even if we are killed. It is sent when the starting thread ends, see main.
+	// A program with workers has to end them itself when we are killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopWait
@@ -59,79 +52,13 @@ func coreList(cores []int) string {
 }
 
 // start starts a program whose output goes to a file of dir. It ends with stop only, not with a context.
-func start(c command, dir string) (*process, error) {
-	p := &process{name: c.name, log: filepath.Join(dir, c.name+".log"), done: make(chan struct{})}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = log.Close() }() // the program has its own
-	p.cmd = c.pinned(context.Background())
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.done)
-	}()
-	return p, nil
+func start(c command, dir string) (*process.Process, error) {
+	return process.Start(c.name, c.pinned(context.Background()), filepath.Join(dir, c.name+".log"))
 }
 
-// stop asks the program to end, kills its process group after stopWait and returns when it has ended.
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(stopWait):
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		<-p.done
-	}
-}
-
-// errEnded is a program that ended by itself.
-var errEnded = errors.New("ended")
-
-// ended is nil while the program runs, else an error with the end of its output.
-func (p *process) ended() error {
-	select {
-	case <-p.done:
-		return fmt.Errorf("%s %w (%v): %s", p.name, errEnded, p.cmd.ProcessState, p.tail())
-	default:
-		return nil
-	}
-}
-
-// tail is the last lines of what the program printed.
-func (p *process) tail() string {
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
-}
-
-// await tries ready until it succeeds, at most startWait and only while the program runs.
-func (p *process) await(ctx context.Context, ready func() error) error {
-	deadline := time.Now().Add(startWait)
-	for {
-		err := ready()
-		if err == nil {
-			return nil
-		}
-		if ended := p.ended(); ended != nil {
-			return ended
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is not ready after %v: %w; its output: %s", p.name, startWait, err, p.tail())
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+// stop asks the program to end, kills it after stopWait and returns when it has ended.
+func stop(p *process.Process) {
+	_ = p.Stop(stopWait) // how it ended is of no interest after the measurement
 }
 
 // output runs a program to its end and returns what it printed on its standard output.
@@ -141,7 +68,10 @@ func output(ctx context.Context, c command, limit time.Duration) ([]byte, error)
 	cmd := c.pinned(ctx)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err := process.Launch(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, ctx.Err())
 	}
@@ -151,21 +81,21 @@ func output(ctx context.Context, c command, limit time.Duration) ([]byte, error)
 	return stdout.Bytes(), nil
 }
 
-// family is the program's process and the worker processes that it has started, as nginx does.
-func (p *process) family() ([]int, error) {
-	pids := []int{p.cmd.Process.Pid}
+// family is a program's process pid and the worker processes that it has started, as nginx does.
+func family(pid int) ([]int, error) {
+	pids := []int{pid}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
+		other, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err == nil && parentOf(string(text)) == pids[0] {
-			pids = append(pids, pid)
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", other))
+		if err == nil && parentOf(string(text)) == pid {
+			pids = append(pids, other)
 		}
 	}
 	return pids, nil

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+
+	"bigpipe/cmd/internal/process"
 )
 
 // rig is what all measurements share.
@@ -80,7 +82,7 @@ func coreNames(cores []int) string {
 }
 
 // startMembers starts the members of all sides: nginx for HTTP, this program for TCP.
-func (r *rig) startMembers(ctx context.Context, s scenario, at placement) (*process, error) {
+func (r *rig) startMembers(ctx context.Context, s scenario, at placement) (*process.Process, error) {
 	dir, err := r.nextDir()
 	if err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func (r *rig) startMembers(ctx context.Context, s scenario, at placement) (*proc
 	if err != nil {
 		return nil, err
 	}
-	return p, p.await(ctx, func() error {
+	return p, p.Await(ctx, startWait, func() error {
 		for _, m := range members {
 			if err := probeListener(ctx, m); err != nil {
 				return err
@@ -140,7 +142,7 @@ type instance struct {
 	side      *side
 	listen    netip.AddrPort
 	members   []netip.AddrPort
-	processes []*process // the measured one first
+	processes []*process.Process // the measured one first
 	pids      []int      // the measured one and its workers
 }
 
@@ -168,10 +170,10 @@ func (r *rig) startSide(ctx context.Context, i int, s scenario, at placement) (*
 	}
 	in.processes, err = side.start(ctx, bench{rig: r, dir: dir, config: config, place: at})
 	if err == nil {
-		err = in.processes[0].await(ctx, func() error { return probe(ctx, s, in.listen) })
+		err = in.processes[0].Await(ctx, startWait, func() error { return probe(ctx, s, in.listen) })
 	}
 	if err == nil {
-		in.pids, err = in.processes[0].family()
+		in.pids, err = family(in.processes[0].PID())
 	}
 	if err != nil {
 		in.stop()
@@ -183,7 +185,7 @@ func (r *rig) startSide(ctx context.Context, i int, s scenario, at placement) (*
 // stop ends what start started, the last first.
 func (in *instance) stop() {
 	for i := len(in.processes) - 1; i >= 0; i-- {
-		in.processes[i].stop()
+		stop(in.processes[i])
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+
+	"bigpipe/cmd/internal/process"
+	pb "bigpipe/proto/bigpipe/v1"
 )
 
 // side is a proxy that is measured.
@@ -24,7 +27,7 @@ type side struct {
 	// config is the template of its configuration file.
 	config *template.Template
 	// start starts it with the configuration file and returns the process that is measured first, then its helpers.
-	start func(ctx context.Context, b bench) ([]*process, error)
+	start func(ctx context.Context, b bench) ([]*process.Process, error)
 }
 
 type program struct{ path, source string }
@@ -117,14 +120,14 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func startHAProxy(_ context.Context, b bench) ([]*process, error) {
+func startHAProxy(_ context.Context, b bench) ([]*process.Process, error) {
 	p, err := start(command{
 		name: "haproxy", cores: b.place.proxy, path: "haproxy", args: []string{"-db", "-q", "-f", b.config},
 	}, b.dir)
 	return oneProcess(p), err
 }
 
-func startNginx(_ context.Context, b bench) ([]*process, error) {
+func startNginx(_ context.Context, b bench) ([]*process.Process, error) {
 	p, err := start(nginxCommand("nginx", b.place.proxy, b.dir, b.config), b.dir)
 	return oneProcess(p), err
 }
@@ -136,16 +139,16 @@ func nginxCommand(name string, cores []int, dir, config string) command {
 	}
 }
 
-func oneProcess(p *process) []*process {
+func oneProcess(p *process.Process) []*process.Process {
 	if p == nil {
 		return nil
 	}
-	return []*process{p}
+	return []*process.Process{p}
 }
 
 // startBigpipe starts dataplane and mgmtd and loads the configuration. Only the dataplane carries traffic; mgmtd keeps to
 // the cores of the load.
-func startBigpipe(ctx context.Context, b bench) ([]*process, error) {
+func startBigpipe(ctx context.Context, b bench) ([]*process.Process, error) {
 	threads := "GOMAXPROCS=" + strconv.Itoa(b.place.threads)
 	socket := func(name string) string { return "unix://" + filepath.Join(b.dir, name) }
 	bin := func(name string) string { return filepath.Join(b.rig.options.bin, name) }
@@ -156,8 +159,8 @@ func startBigpipe(ctx context.Context, b bench) ([]*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	running := []*process{plane}
-	if err := plane.await(ctx, func() error { return probeSocket(ctx, filepath.Join(b.dir, "plane.sock")) }); err != nil {
+	running := []*process.Process{plane}
+	if err := plane.Await(ctx, startWait, func() error { return probeSocket(ctx, filepath.Join(b.dir, "plane.sock")) }); err != nil {
 		return running, err
 	}
 	manager, err := start(command{
@@ -175,17 +178,16 @@ func startBigpipe(ctx context.Context, b bench) ([]*process, error) {
 }
 
 // loadBigpipe loads the configuration as a user does, and waits for mgmtd where it does not answer yet.
-func (b bench) loadBigpipe(ctx context.Context, manager *process, address string) error {
-	const unreachable = 4 // bigpipe's exit status while mgmtd does not answer
+func (b bench) loadBigpipe(ctx context.Context, manager *process.Process, address string) error {
 	load := command{
 		name: "bigpipe", cores: b.place.load, path: filepath.Join(b.rig.options.bin, "bigpipe"),
 		args: []string{"-a", address, "-f", b.config},
 	}
 	var refused error
-	err := manager.await(ctx, func() error {
+	err := manager.Await(ctx, startWait, func() error {
 		_, err := output(ctx, load, startWait)
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() != unreachable {
+		if errors.As(err, &exit) && exit.ExitCode() != pb.ExitUnreachable {
 			refused, err = err, nil // trying again would not help
 		}
 		return err

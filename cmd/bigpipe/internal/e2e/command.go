@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	pb "bigpipe/proto/bigpipe/v1"
 )
 
 var memberWord = regexp.MustCompile(`\bmember (\d+\.\d+\.\d+\.\d+:[a-z0-9]+)`)
@@ -124,8 +126,8 @@ func cmdStored(s *script, args []string) (string, error) {
 		return "", errors.New("usage: stored PROGRAM [ARG]")
 	}
 	status, err := s.status(args)
-	if err == nil && status != 0 && status != 3 {
-		err = fmt.Errorf("it ended with status %d, neither 0 nor 3", status)
+	if err == nil && status != pb.ExitDone && status != pb.ExitNotInEffect {
+		err = fmt.Errorf("it ended with status %d, neither %d nor %d", status, pb.ExitDone, pb.ExitNotInEffect)
 	}
 	return "", err
 }

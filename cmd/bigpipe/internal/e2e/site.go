@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+
+	"bigpipe/cmd/internal/process"
 )
 
 // Site is what one test runs: mgmtd, a dataplane, and members. It is used by one goroutine at a time.
@@ -17,7 +19,7 @@ type Site struct {
 
 	addresses *addresses
 	mu        sync.Mutex // guards daemons against abort
-	daemons   map[string]*process
+	daemons   map[string]*process.Process
 	members   map[netip.AddrPort]*Member
 	jars      map[string]jar
 	held      map[string]*held
@@ -26,7 +28,7 @@ type Site struct {
 // NewSite returns a site on which nothing runs. Every ADDRESS:SERVICE of text gets a place on loopback.
 func NewSite(programs, dir, text string) (*Site, error) {
 	s := &Site{
-		Programs: programs, Dir: dir, addresses: newAddresses(), daemons: map[string]*process{},
+		Programs: programs, Dir: dir, addresses: newAddresses(), daemons: map[string]*process.Process{},
 		members: map[netip.AddrPort]*Member{}, jars: map[string]jar{}, held: map[string]*held{},
 	}
 	return s, s.addresses.place(text)
@@ -71,7 +73,7 @@ func (s *Site) StartDaemon(name string, more ...string) error {
 		}
 		args = append(args, "--map-file", file, "--map-only")
 	}
-	p, err := startProcess(filepath.Join(s.Programs, name), name, s.socket(name), s.log(name), append(args, more...)...)
+	p, err := startDaemon(filepath.Join(s.Programs, name), name, s.socket(name), s.log(name), append(args, more...)...)
 	if err == nil {
 		s.mu.Lock()
 		s.daemons[name] = p
@@ -80,7 +82,7 @@ func (s *Site) StartDaemon(name string, more ...string) error {
 	return err
 }
 
-func (s *Site) daemon(name string) *process {
+func (s *Site) daemon(name string) *process.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.daemons[name]
@@ -92,7 +94,7 @@ func (s *Site) StopDaemon(name string) error {
 	if err != nil {
 		return err
 	}
-	return p.stop()
+	return p.Stop(stopTime)
 }
 
 // KillDaemon ends a daemon with SIGKILL.
@@ -101,10 +103,10 @@ func (s *Site) KillDaemon(name string) error {
 	if err != nil {
 		return err
 	}
-	return p.kill()
+	return p.Kill()
 }
 
-func (s *Site) take(name string) (*process, error) {
+func (s *Site) take(name string) (*process.Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.daemons[name]
@@ -120,7 +122,7 @@ func (s *Site) abort() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.daemons {
-		_ = p.cmd.Process.Kill()
+		_ = p.Kill()
 	}
 }
 

@@ -90,9 +90,8 @@ func Run(ctx context.Context, o Options, interact func(context.Context, *client.
 	go func() {
 		defer close(finished)
 		select {
-		case name := <-children.stopped:
-			log := filepath.Join(dir, name+".log")
-			cancel(fmt.Errorf("%s %w; its log is %s, which ends: %s", name, errStopped, log, lastLine(log)))
+		case p := <-children.stopped:
+			cancel(fmt.Errorf("%s %w; its log is %s, which ends: %s", p.Name, errStopped, p.Log, p.Tail(1)))
 		case <-ended:
 		}
 	}()
@@ -120,7 +119,7 @@ func start(ctx context.Context, o Options, dir string, mapping *Mapping, childre
 		return nil, err
 	}
 	if _, err := members.ReadString('\n'); err != nil {
-		return nil, fmt.Errorf("the demo members do not start (does another lab run?): %s", lastLine(filepath.Join(dir, "members.log")))
+		return nil, fmt.Errorf("the demo members do not start (does another lab run?): %s", children.last().Tail(1))
 	}
 	beside := filepath.Dir(o.Program)
 	socket := "unix://" + filepath.Join(dir, "dataplane.sock")
@@ -155,19 +154,9 @@ func start(ctx context.Context, o Options, dir string, mapping *Mapping, childre
 	})
 	if err != nil {
 		c.Close()
-		return nil, fmt.Errorf("%w; mgmtd says: %s", err, lastLine(filepath.Join(dir, "mgmtd.log")))
+		return nil, fmt.Errorf("%w; mgmtd says: %s", err, children.last().Tail(1))
 	}
 	return c, nil
-}
-
-// lastLine returns the last line of a log, for an error message.
-func lastLine(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
 }
 
 func load(ctx context.Context, o Options, c *client.Client) error {
@@ -180,7 +169,7 @@ func load(ctx context.Context, o Options, c *client.Client) error {
 		return err
 	}
 	switch result.GetExitStatus() {
-	case 0, 3: // 3: stored, but not all of it works
+	case pb.ExitDone, pb.ExitNotInEffect:
 		o.Effects(result)
 		return nil
 	default:
