@@ -143,7 +143,7 @@ type instance struct {
 	listen    netip.AddrPort
 	members   []netip.AddrPort
 	processes []*process.Process // the measured one first
-	pids      []int      // the measured one and its workers
+	pids      []int              // the measured one and its workers
 }
 
 // startSide starts side number i for a scenario and waits until it answers. On an error nothing is left running.
