@@ -10,6 +10,7 @@ import (
 
 	"bigpipe/cmd/bigpipe/internal/client"
 	"bigpipe/cmd/bigpipe/internal/shell"
+	"bigpipe/grammar"
 )
 
 // completionUsage is the help on a command that the language does not have.
@@ -63,8 +64,11 @@ func runComplete(ctx context.Context, args []string, env environment, stdout io.
 type completer struct {
 	ctx context.Context
 	env environment
-	// client is made when names are needed first, with the options of the command line.
+	// options are those of the command line.
 	options *options
+	// client is made when names are needed first; it ends with the program.
+	client *client.Client
+	silent bool // mgmtd did not answer once: it is not asked again
 }
 
 // optionWords are the options, with what their values are.
@@ -123,7 +127,6 @@ func (c *completer) candidates(words []string, partial string) []shell.Candidate
 
 // command completes the last word of a command. partial may hold several words, as in quotes.
 func (c *completer) command(before, partial string) []shell.Candidate {
-	names := c.names()
 	own := []shell.Command{watchCommand, {
 		Candidate: shell.Candidate{Text: "completion", Help: "print a script that completes commands in bash or zsh"},
 		Next: func(words []string) []shell.Candidate {
@@ -139,7 +142,8 @@ func (c *completer) command(before, partial string) []shell.Candidate {
 		return labCandidates(words[1:], partial)
 	}
 	text := before + partial
-	found, start := language(c.ctx, names, own).Complete(text)
+	language := &shell.Language{Names: c.names, Commands: own}
+	found, start := language.Complete(text)
 	if start < len(before) {
 		return nil
 	}
@@ -150,18 +154,28 @@ func (c *completer) command(before, partial string) []shell.Candidate {
 	return found
 }
 
-// names are the names of objects that the mgmtd of the command line knows.
-func (c *completer) names() *client.Names {
-	address := c.options.address
-	if address == "" {
-		address = client.DefaultAddress(c.env.address, c.env.runtimeDir)
+// names asks the mgmtd of the command line for names.
+func (c *completer) names(kind grammar.Kind, prefix string) []string {
+	if c.silent {
+		return nil
 	}
-	o := c.options
-	mgmtd, err := client.New(address, client.TLS{Cert: o.tlsCert, Key: o.tlsKey, CA: o.tlsCA})
-	if err != nil {
-		return client.NoNames()
+	if c.client == nil {
+		o := c.options
+		address := o.address
+		if address == "" {
+			address = client.DefaultAddress(c.env.address, c.env.runtimeDir)
+		}
+		var err error
+		if c.client, err = client.New(address, client.TLS{Cert: o.tlsCert, Key: o.tlsKey, CA: o.tlsCA}); err != nil {
+			c.silent = true
+			return nil
+		}
 	}
-	return client.NewNames(mgmtd, namesLife, completionTime) // the connection ends with the program
+	ctx, cancel := context.WithTimeout(c.ctx, completionTime)
+	defer cancel()
+	names, err := c.client.Names(ctx, string(kind), prefix)
+	c.silent = err != nil
+	return names
 }
 
 // optionValue says what the value of an option is, "" where it has none or it is attached.

@@ -12,7 +12,7 @@ _bigpipe() {
     if (( ${#texts} == 1 )) && [[ ${texts[1]} == *[/=] ]]; then
         open=(-S '')
     fi
-    compadd -Q -l -d shown $open -a texts
+    compadd -Q -l -d shown "${open[@]}" -a texts
 }
 
 compdef _bigpipe bigpipe b

@@ -16,7 +16,7 @@ import (
 )
 
 // newSite returns a site that ends with the test. Every ADDRESS:SERVICE of text has a place on it.
-func newSite(t *testing.T, text string) *e2e.Site {
+func newSite(t testing.TB, text string) *e2e.Site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bigpipe-") // short: paths of sockets are limited
 	if err != nil {

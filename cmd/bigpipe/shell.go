@@ -39,7 +39,10 @@ func (a *app) shell(ctx context.Context, c *client.Client) int {
 	}
 	s := &shell.Shell{
 		Stdin: a.stdin, Stdout: screen, Stderr: a.stderr, History: history,
-		Language: language(ctx, names, []shell.Command{watchCommand, exitCommand("exit"), exitCommand("quit")}),
+		Language: &shell.Language{
+			Names:    func(kind grammar.Kind, _ string) []string { return names.Of(ctx, string(kind)) },
+			Commands: []shell.Command{watchCommand, exitCommand("exit"), exitCommand("quit")},
+		},
 		State: func(ctx context.Context) string {
 			state, err := c.State(ctx)
 			return a.stateText(state, err)
@@ -53,14 +56,6 @@ func (a *app) shell(ctx context.Context, c *client.Client) int {
 		return a.fail(err)
 	}
 	return exitDone
-}
-
-// language is what can be typed, with names of objects from mgmtd and commands of this program.
-func language(ctx context.Context, names *client.Names, own []shell.Command) *shell.Language {
-	return &shell.Language{
-		Names:    func(kind grammar.Kind) []string { return names.Of(ctx, string(kind)) },
-		Commands: own,
-	}
 }
 
 var watchCommand = shell.Command{
@@ -85,7 +80,7 @@ func exitCommand(word string) shell.Command {
 	return shell.Command{Candidate: shell.Candidate{Text: word, Help: "leave the shell"}}
 }
 
-// stateText is what the prompt says of the state: what waits to be confirmed, who is away, what is not in effect.
+// stateText is what the prompt says of the state: what waits to be confirmed, and who is away.
 func (a *app) stateText(state *client.State, err error) string {
 	var parts []string
 	switch {
@@ -98,7 +93,9 @@ func (a *app) stateText(state *client.State, err error) string {
 		if p := state.Pending; p != nil {
 			parts = append(parts, "confirm within "+remaining(time.Duration(p.GetRemainingMilliseconds())*time.Millisecond))
 		}
-		parts = append(parts, dataplanesText(state.Dataplanes)...)
+		if away := awayText(state.Dataplanes); away != "" {
+			parts = append(parts, away)
+		}
 	}
 	if len(parts) == 0 {
 		return ""
@@ -110,27 +107,22 @@ func (a *app) stateText(state *client.State, err error) string {
 	return "\x1b[1;33m" + text + "\x1b[0m"
 }
 
-// dataplanesText names the dataplanes that are away, and counts what is not in effect on the others.
-func dataplanesText(dataplanes []*pb.DataplaneStatus) []string {
-	var parts, away []string
-	idle := 0
+// awayText names the dataplanes that mgmtd does not reach, "" where there is none.
+func awayText(dataplanes []*pb.DataplaneStatus) string {
+	var away []string
 	for _, d := range dataplanes {
 		if !d.GetConnected() {
 			away = append(away, d.GetDataplane())
 		}
-		idle += len(d.GetNotInEffect())
 	}
 	switch {
-	case len(away) == 1 && len(dataplanes) == 1:
-		parts = append(parts, "dataplane away")
-	case len(away) > 0:
-		slices.Sort(away)
-		parts = append(parts, "dataplane away: "+strings.Join(away, " "))
+	case len(away) == 0:
+		return ""
+	case len(dataplanes) == 1:
+		return "dataplane away"
 	}
-	if idle > 0 {
-		parts = append(parts, fmt.Sprintf("%d not in effect", idle))
-	}
-	return parts
+	slices.Sort(away)
+	return "dataplane away: " + strings.Join(away, " ")
 }
 
 // remaining is a time that is left, the coarser the longer it is, so that a prompt does not change all the time.

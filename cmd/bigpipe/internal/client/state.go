@@ -61,14 +61,8 @@ func NewNames(c *Client, life, patience time.Duration) *Names {
 	return &Names{client: c, life: life, patience: patience, kinds: map[string]*names{}}
 }
 
-// NoNames knows none.
-func NoNames() *Names { return &Names{} }
-
 // Of returns the names of the objects of a kind, in order. The caller must not change them.
 func (n *Names) Of(ctx context.Context, kind string) []string {
-	if n.client == nil {
-		return nil
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.kinds[kind]
@@ -77,7 +71,7 @@ func (n *Names) Of(ctx context.Context, kind string) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.patience)
 	defer cancel()
-	list, err := n.client.Names(ctx, kind)
+	list, err := n.client.Names(ctx, kind, "")
 	switch {
 	case err == nil:
 		known = &names{list: list}
@@ -98,10 +92,10 @@ func (n *Names) Forget() {
 	}
 }
 
-// Names returns the names of the objects of one kind, in order.
-func (c *Client) Names(ctx context.Context, kind string) ([]string, error) {
-	prefix := kind + "/"
-	stream, err := c.Admin.GetConfig(ctx, &pb.GetConfigRequest{Prefixes: []string{prefix}, KeysOnly: true})
+// Names returns the names of the objects of one kind that begin with prefix, in order.
+func (c *Client) Names(ctx context.Context, kind, prefix string) ([]string, error) {
+	first := kind + "/"
+	stream, err := c.Admin.GetConfig(ctx, &pb.GetConfigRequest{Prefixes: []string{first + prefix}, KeysOnly: true})
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -115,7 +109,7 @@ func (c *Client) Names(ctx context.Context, kind string) ([]string, error) {
 			return nil, c.explain(err)
 		}
 		for _, key := range reply.GetKeys() {
-			names = append(names, key[len(prefix):])
+			names = append(names, key[len(first):])
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (l *Language) wrong(text string) bool {
 			return false
 		}
 		_, name := pb.SplitKey(s.Key)
-		_, known := slices.BinarySearch(l.Names(s.Kind), name)
+		_, known := slices.BinarySearch(l.Names(s.Kind, name), name)
 		return !known
 	})
 }

@@ -16,8 +16,9 @@ type Candidate struct {
 
 // Language is what can be typed: the commands of the grammar, those of the program itself, names of objects and of files.
 type Language struct {
-	// Names returns the names of the objects of a kind, in order; nil knows none. It is called for each completion.
-	Names func(kind grammar.Kind) []string
+	// Names returns the names of the objects of a kind that begin with prefix, in order; it may return others too. Nil knows
+	// none. It is called for each completion.
+	Names func(kind grammar.Kind, prefix string) []string
 	// Commands are the program's own commands. One that has a Rest is followed by a command of the grammar.
 	Commands []Command
 }
@@ -151,7 +152,7 @@ func (l *Language) names(kind grammar.Kind, partial string) []string {
 	if l.Names == nil {
 		return nil
 	}
-	all := l.Names(kind)
+	all := l.Names(kind, partial)
 	first, _ := slices.BinarySearch(all, partial)
 	end := first
 	for end < len(all) && strings.HasPrefix(all[end], partial) {

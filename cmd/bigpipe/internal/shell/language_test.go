@@ -18,7 +18,7 @@ func testLanguage() *Language {
 		grammar.KindPool: {"shop", "web"}, grammar.KindVirtual: {"10.0.0.1:80"}, grammar.KindNode: {"10.1.1.1", "10.1.1.1:80"},
 	}
 	return &Language{
-		Names: func(kind grammar.Kind) []string { return names[kind] },
+		Names: func(kind grammar.Kind, _ string) []string { return names[kind] },
 		Commands: []Command{
 			{
 				Candidate: Candidate{"watch", "repeat"},
@@ -279,7 +279,7 @@ func BenchmarkComplete(b *testing.B) {
 	for i := range 10000 {
 		pools = append(pools, fmt.Sprintf("pool%05d", i))
 	}
-	language := &Language{Names: func(grammar.Kind) []string { return pools }}
+	language := &Language{Names: func(grammar.Kind, string) []string { return pools }}
 	for _, text := range []string{"pool ", "pool pool1", "po pool00001 sh", "virtual 10.0.0.1:80 use pool "} {
 		b.Run(strings.ReplaceAll(text, " ", "_"), func(b *testing.B) {
 			for b.Loop() {

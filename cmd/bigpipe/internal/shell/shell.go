@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ const (
 
 // Shell is an interactive shell. All fields but History and State must be set.
 type Shell struct {
-	Stdin  io.ReadCloser
+	Stdin  *os.File
 	Stdout io.Writer
 	Stderr io.Writer
 	// History is the file that keeps the commands; "" keeps them in memory.
@@ -49,19 +50,36 @@ func (s *Shell) Run(ctx context.Context) error {
 	if err != nil {
 		fmt.Fprintf(s.Stderr, "bigpipe: history: %v; it is not kept\n", err)
 	}
+	keys, err := newInput(s.Stdin)
+	if err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	defer keys.release()
 	e := &editor{language: s.Language, size: s.size, prompt: prompt}
 	line, err := readline.NewEx(&readline.Config{
 		Prompt: prompt, HistoryLimit: maxHistory + 2, HistorySearchFold: true, DisableAutoSaveHistory: true,
 		InterruptPrompt: "^C", EOFPrompt: "exit", Listener: e, FuncFilterInputRune: e.filter,
-		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
+		Stdin: keys, Stdout: s.Stdout, Stderr: s.Stderr,
 	})
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
 	e.line = line
-	defer line.Close()
-	stop := context.AfterFunc(ctx, func() { line.Close() })
-	defer stop()
+	end := sync.OnceFunc(func() {
+		keys.Close()
+		line.Close()
+	})
+	ending := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ending)
+		end()
+	})
+	defer func() {
+		if !stop() {
+			<-ending
+		}
+		end()
+	}()
 	for ctx.Err() == nil {
 		if err := offer(line, past.commands); err != nil {
 			return fmt.Errorf("history: %w", err)
