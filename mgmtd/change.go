@@ -27,7 +27,7 @@ type base struct {
 
 func (s *Server) base() base {
 	newest := s.store.Newest()
-	w, _ := s.board.watch()
+	w, _ := s.publisher.watch()
 	return base{Snapshot: newest, ports: w.ports}
 }
 
@@ -49,7 +49,7 @@ type decision struct {
 
 // commits reports whether there is something to store or to push.
 func (d *decision) commits() bool {
-	return d.exit == exitDone && (len(d.out.Changes) > 0 || d.out.PortPersistChanged)
+	return d.exit == pb.ExitDone && (len(d.out.Changes) > 0 || d.out.PortPersistChanged)
 }
 
 // change evaluates a text and commits what it changes. Only the commit keeps other writers out: a query never waits for them,
@@ -60,12 +60,15 @@ func (e *execution) change(ctx context.Context) (*changed, error) {
 		return nil, report
 	}
 	switch {
-	case d.exit != exitDone:
+	case d.exit != pb.ExitDone:
 		e.refused, e.exit = true, d.exit
 		return nil, nil
 	case err != nil:
 		return nil, e.storeFault(err)
 	case e.header.GetDryRun():
+		if err := e.report(keptNotes(d.out)...); err != nil {
+			return nil, err
+		}
 		return nil, e.dryRun(d.base.Tree, d.out)
 	}
 	if err := e.report(e.notes(d.out)...); err != nil {
@@ -76,7 +79,7 @@ func (e *execution) change(ctx context.Context) (*changed, error) {
 
 // committed is change without its reports.
 func (e *execution) committed(ctx context.Context) (*decision, *changed, error) {
-	resolve := remembering(e.resolve)
+	resolve := remembering(e.server.resolve)
 	for range freeAttempts {
 		d := e.decide(resolve)
 		if !d.commits() || e.header.GetDryRun() {
@@ -87,8 +90,8 @@ func (e *execution) committed(ctx context.Context) (*decision, *changed, error) 
 			return d, c, err
 		}
 	}
-	e.writing.Lock()
-	defer e.writing.Unlock()
+	e.server.writing.Lock()
+	defer e.server.writing.Unlock()
 	d := e.decide(resolve)
 	if !d.commits() {
 		return d, e.unchanged(d), nil
@@ -120,9 +123,9 @@ func remembering(resolve func(string) (netip.Addr, error)) func(string) (netip.A
 // decide evaluates the text against what is newest. A text is refused whole: its commands that act beyond the configuration
 // are looked at too.
 func (e *execution) decide(resolve func(string) (netip.Addr, error)) *decision {
-	d := &decision{base: e.base()}
+	d := &decision{base: e.server.base()}
 	if want := e.header.BaseRevision; want != nil && *want != d.base.Revision {
-		d.exit = exitRefused
+		d.exit = pb.ExitRefused
 		d.diagnostics = []*pb.Diagnostic{e.placed(fault(codeConflict, "conflict: revision %d is not the newest, which is %d; nothing was changed",
 			*want, d.base.Revision))}
 		return d
@@ -133,8 +136,8 @@ func (e *execution) decide(resolve func(string) (netip.Addr, error)) *decision {
 	d.diagnostics = eval.Join(e.parsed, d.out.Diagnostics)
 	switch {
 	case hasErrors(e.parsed): // evaluated all the same, so that all faults are reported at once
-		d.exit = exitFaulty
-	case d.out.Exit != exitDone:
+		d.exit = pb.ExitFaulty
+	case d.out.Exit != pb.ExitDone:
 		d.exit = uint32(d.out.Exit)
 	default:
 		for _, r := range e.impossible(d.base, d.out) {
@@ -157,10 +160,10 @@ type changed struct {
 
 // unchanged is for a text that leaves everything as it is. It is in effect when what it was evaluated against is.
 func (e *execution) unchanged(d *decision) *changed {
-	if d.exit != exitDone {
+	if d.exit != pb.ExitDone {
 		return nil
 	}
-	w, _ := e.board.watch()
+	w, _ := e.server.publisher.watch()
 	want := w.stamp
 	if want.revision < d.base.Revision {
 		want = stamp{revision: d.base.Revision}
@@ -177,9 +180,9 @@ func (e *execution) changedBy(d *decision, want stamp) *changed {
 
 // commitDecision commits what was decided. store.ErrConflict: the base is not the newest any more.
 func (e *execution) commitDecision(ctx context.Context, d *decision) (*changed, error) {
-	e.writing.Lock()
-	defer e.writing.Unlock()
-	if !e.stands(d.base) {
+	e.server.writing.Lock()
+	defer e.server.writing.Unlock()
+	if !e.server.stands(d.base) {
 		return nil, store.ErrConflict
 	}
 	return e.commitLocked(ctx, d)
@@ -189,9 +192,9 @@ func (e *execution) commitDecision(ctx context.Context, d *decision) (*changed, 
 func (e *execution) commitLocked(ctx context.Context, d *decision) (*changed, error) {
 	c := store.Commit{
 		Base: d.base.Revision, Changes: d.out.Changes, Actor: e.header.GetActor(), Summary: d.out.Summary,
-		Pending: e.pending(e.store.Newest()),
+		Pending: e.pending(e.server.store.Newest()),
 	}
-	want, acted, err := e.commit(ctx, c, d.out.PortPersist)
+	want, acted, err := e.server.commit(ctx, c, d.out.PortPersist)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +205,7 @@ func (e *execution) commitLocked(ctx context.Context, d *decision) (*changed, er
 // commit stores changes and wants them in effect, together with the timeouts of ports. acted is false where nothing differed,
 // so that nothing happened. writing is held.
 func (s *Server) commit(ctx context.Context, c store.Commit, ports map[uint32]uint32) (want *wanted, acted bool, err error) {
-	before, _ := s.board.watch()
+	before, _ := s.publisher.watch()
 	if len(c.Changes) > 0 {
 		if _, err := s.store.Commit(ctx, c); err != nil {
 			return nil, false, err
@@ -217,7 +220,7 @@ func (s *Server) commit(ctx context.Context, c store.Commit, ports map[uint32]ui
 // publish makes the newest snapshot of the store, under the given port timeouts, the wanted configuration. changes lead to
 // it from the revision before. writing is held.
 func (s *Server) publish(changes []config.Change, ports map[uint32]uint32) *wanted {
-	old, _ := s.board.watch()
+	old, _ := s.publisher.watch()
 	newest := s.store.Newest()
 	w := &wanted{stamp: stamp{revision: newest.Revision}, view: config.ApplyPortPersist(newest.Tree, ports), ports: ports, base: old.stamp}
 	switch {
@@ -229,7 +232,7 @@ func (s *Server) publish(changes []config.Change, ports map[uint32]uint32) *want
 	default:
 		w.changes = config.Diff(old.view, w.view)
 	}
-	s.board.publish(w)
+	s.publisher.publish(w)
 	return w
 }
 
@@ -261,14 +264,14 @@ func (e *execution) pending(newest store.Snapshot) *store.Pending {
 		back = p.BackTo
 	}
 	within := time.Duration(e.header.GetConfirmWithinSeconds()) * time.Second
-	return &store.Pending{BackTo: back, Deadline: e.now().Add(within)}
+	return &store.Pending{BackTo: back, Deadline: e.server.now().Add(within)}
 }
 
 // storeFault reports that a change could not be stored.
 func (e *execution) storeFault(err error) error {
 	if errors.Is(err, store.ErrConflict) {
-		return e.refuse(exitRefused, codeConflict, "%v; nothing was changed", err)
+		return e.refuse(pb.ExitRefused, codeConflict, "%v; nothing was changed", err)
 	}
-	e.log.Error("store failed", "error", err)
-	return e.refuse(exitRefused, codeStore, "the change could not be stored: %v", err)
+	e.server.log.Error("store failed", "error", err)
+	return e.refuse(pb.ExitRefused, codeStore, "the change could not be stored: %v", err)
 }

@@ -20,7 +20,7 @@ const diffContext = 3
 func (e *execution) dryRun(old *config.Tree, out *eval.Outcome) error {
 	before, after := string(e.format(objectsOf(old)...)), string(e.format(objectsOf(out.View)...))
 	if before != after && e.mode != eval.ModeCommand {
-		e.exit = exitDiffers
+		e.exit = pb.ExitDiffers
 	}
 	if e.json() {
 		var diff strings.Builder

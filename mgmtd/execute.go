@@ -27,16 +27,6 @@ const (
 	diagnosticsEach = 100
 )
 
-// Exit statuses of Execute.
-const (
-	exitDone        = 0
-	exitRefused     = 1
-	exitFaulty      = 2
-	exitNotInEffect = 3
-	// exitDiffers is that of a dry run of a load that would change something.
-	exitDiffers = 1
-)
-
 // Codes of the diagnostics of this package; those of packages grammar, eval and config come too.
 const (
 	codeConflict   = "conflict"
@@ -55,7 +45,7 @@ func (s *Server) Execute(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.E
 	if err != nil {
 		return err
 	}
-	e := &execution{Server: s, header: header, send: stream.Send}
+	e := &execution{server: s, header: header, send: stream.Send}
 	e.out = &pieces{send: func(b []byte) error { return stream.Send(&pb.ExecuteReply{Output: b}) }}
 	if size > maxText {
 		err = e.tooLong(size)
@@ -105,13 +95,13 @@ func receive(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.ExecuteReply]
 func (e *execution) tooLong(size uint64) error {
 	d := fault(codeLimit, "the text is %d bytes long; at most %d are read", size, maxText)
 	d.Position, d.Length = e.header.GetOrigin(), 1
-	e.exit = exitFaulty
+	e.exit = pb.ExitFaulty
 	return e.report(d)
 }
 
 // execution is one Execute while it runs.
 type execution struct {
-	*Server
+	server *Server
 	header *pb.ExecuteHeader
 	send   func(*pb.ExecuteReply) error
 	out    *pieces
@@ -138,7 +128,7 @@ func (e *execution) json() bool { return e.header.GetOutput() == pb.OutputFormat
 func (e *execution) naming() naming { return naming{numeric: e.header.GetNumeric()} }
 
 func (e *execution) result() *pb.ExecuteResult {
-	return &pb.ExecuteResult{ExitStatus: e.exit, Revision: e.store.Newest().Revision, Dataplanes: e.effects}
+	return &pb.ExecuteResult{ExitStatus: e.exit, Revision: e.server.store.Newest().Revision, Dataplanes: e.effects}
 }
 
 // report sends diagnostics.
@@ -155,7 +145,7 @@ func (e *execution) report(ds ...*pb.Diagnostic) error {
 func (e *execution) refuse(exit uint32, code, format string, args ...any) error {
 	e.refused = true
 	if e.acted {
-		exit = exitNotInEffect
+		exit = pb.ExitNotInEffect
 	}
 	e.exit = max(e.exit, exit)
 	return e.report(e.placed(fault(code, format, args...)))
@@ -234,6 +224,16 @@ func (e *execution) parse(text []byte) error {
 
 // notes says what was kept without an effect, one line a kind, and what waits to be confirmed.
 func (e *execution) notes(out *eval.Outcome) []*pb.Diagnostic {
+	notes := keptNotes(out)
+	if p := e.server.store.Newest().Pending; p != nil && out.Summary != "" {
+		notes = append(notes, note(pb.Severity_SEVERITY_NOTE, codePending, "goes back to revision %d at %s unless confirmed",
+			p.BackTo, p.Deadline.Local().Format(time.DateTime)))
+	}
+	return notes
+}
+
+// keptNotes says what was kept without an effect, one line a kind.
+func keptNotes(out *eval.Outcome) []*pb.Diagnostic {
 	var notes []*pb.Diagnostic
 	for _, k := range out.Kept {
 		plural := "statements"
@@ -244,26 +244,22 @@ func (e *execution) notes(out *eval.Outcome) []*pb.Diagnostic {
 		n.Position = k.Position
 		notes = append(notes, n)
 	}
-	if p := e.store.Newest().Pending; p != nil && out.Summary != "" {
-		notes = append(notes, note(pb.Severity_SEVERITY_NOTE, codePending, "goes back to revision %d at %s unless confirmed",
-			p.BackTo, p.Deadline.Local().Format(time.DateTime)))
-	}
 	return notes
 }
 
 // after waits for the dataplanes and carries out what the change asks for beyond the configuration.
 func (e *execution) after(ctx context.Context, c *changed) error {
 	if c.anything {
-		e.effects = e.Server.effects(ctx, c.want, c.concerns)
+		e.effects = e.server.effects(ctx, c.want, c.concerns)
 		e.settle()
 	}
 	if len(c.outcome.ClearSticky) > 0 {
-		if err := e.unclear(e.clearSticky(ctx, c.outcome.ClearSticky)); err != nil {
+		if err := e.notEverywhere(e.server.clearSticky(ctx, c.outcome.ClearSticky)); err != nil {
 			return err
 		}
 	}
 	if c.outcome.Reset {
-		if err := e.unclear(e.resetStatistics(ctx, &pb.ResetStatisticsRequest{})); err != nil {
+		if err := e.notEverywhere(e.server.resetStatistics(ctx, &pb.ResetStatisticsRequest{})); err != nil {
 			return err
 		}
 	}
@@ -273,31 +269,28 @@ func (e *execution) after(ctx context.Context, c *changed) error {
 // settle sets the exit status that the effects ask for.
 func (e *execution) settle() {
 	if !everywhere(e.effects) {
-		e.exit = max(e.exit, exitNotInEffect)
+		e.exit = max(e.exit, pb.ExitNotInEffect)
 	}
 }
 
-// unclear reports dataplanes on which a command did not take effect.
-func (e *execution) unclear(silent []error) error {
-	if len(silent) == 0 {
+// notEverywhere reports dataplanes on which a change did not take effect.
+func (e *execution) notEverywhere(failed failures) error {
+	if failed.none() {
 		return nil
 	}
-	e.exit = max(e.exit, exitNotInEffect)
-	return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
+	e.exit = max(e.exit, pb.ExitNotInEffect)
+	return e.reportFailures(pb.Severity_SEVERITY_ERROR, failed)
 }
 
-// unanswered reports dataplanes that did not answer.
-func (e *execution) unanswered(severity pb.Severity, silent []error) error {
-	for _, err := range silent {
-		d := note(severity, codeUnanswered, "%v", err)
-		if severity == pb.Severity_SEVERITY_ERROR {
-			d = e.placed(d)
-		}
-		if err := e.report(d); err != nil {
-			return err
+// reportFailures reports dataplanes that did not do what they were asked.
+func (e *execution) reportFailures(severity pb.Severity, failed failures) error {
+	list := failed.diagnostics(severity)
+	if severity == pb.Severity_SEVERITY_ERROR {
+		for i, d := range list {
+			list[i] = e.placed(d)
 		}
 	}
-	return nil
+	return e.report(list...)
 }
 
 func hasErrors(ds []*pb.Diagnostic) bool {
@@ -308,7 +301,7 @@ func hasErrors(ds []*pb.Diagnostic) bool {
 func (s *Server) Load(ctx context.Context, file string, text []byte) ([]*pb.Diagnostic, error) {
 	var ds []*pb.Diagnostic
 	e := &execution{
-		Server: s, out: &pieces{send: func([]byte) error { return nil }},
+		server: s, out: &pieces{send: func([]byte) error { return nil }},
 		header: &pb.ExecuteHeader{
 			Mode: pb.ExecuteMode_EXECUTE_MODE_LOAD, Origin: &pb.Position{File: file, Line: 1, Column: 1}, Actor: "mgmtd",
 		},
@@ -320,7 +313,7 @@ func (s *Server) Load(ctx context.Context, file string, text []byte) ([]*pb.Diag
 	if _, err := e.change(ctx); err != nil {
 		return ds, err
 	}
-	if e.exit != exitDone {
+	if e.exit != pb.ExitDone {
 		return ds, fmt.Errorf("%s has faults", file)
 	}
 	return ds, nil

@@ -48,6 +48,9 @@ type fakeDataplane struct {
 	recordCount int
 	links       []*pb.Connection
 	stats       *pb.StatisticsReply
+	forecast    []*pb.ForecastMember
+	// deny is how it refuses Explain and Forecast.
+	deny error
 	// hung is set when it answers no question.
 	hung bool
 	// gate, where it is not nil, is received from before each Apply answers.
@@ -226,10 +229,20 @@ func (d *fakeDataplane) ClearRecords(_ context.Context, r *pb.ClearRecordsReques
 }
 
 func (d *fakeDataplane) Explain(_ context.Context, r *pb.ExplainRequest) (*pb.ExplainReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deny != nil {
+		return nil, d.deny
+	}
 	return &pb.ExplainReply{Member: "10.1.1.1:80", Steps: []string{"pool " + r.GetPool(), "no record of " + r.GetClient()}}, nil
 }
 
 func (d *fakeDataplane) Forecast(_ context.Context, r *pb.ForecastRequest) (*pb.ForecastReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deny != nil || d.forecast != nil {
+		return &pb.ForecastReply{Members: d.forecast}, d.deny
+	}
 	last := uint64(9)
 	return &pb.ForecastReply{Members: []*pb.ForecastMember{{Pool: "web", Node: r.GetNode(), Clients: 3, LastSeenSeconds: &last, Connections: 1}}}, nil
 }

@@ -38,7 +38,7 @@ func (e *execution) documentsOf(ctx context.Context, list []eval.Operation) erro
 	if len(list) == 0 {
 		return e.document(struct {
 			Revision uint64 `json:"revision"`
-		}{e.store.Newest().Revision})
+		}{e.server.store.Newest().Revision})
 	}
 	before := map[bool]string{true: "[", false: ","}
 	for i, op := range list {
@@ -83,7 +83,7 @@ func (e *execution) document(v any) error {
 func (e *execution) operation(ctx context.Context, op eval.Operation) error {
 	e.running = op.Position
 	defer func() { e.running = nil }()
-	if r := unable(op, e.store.Newest().Tree); r != nil {
+	if r := unable(op, e.server.store.Newest().Tree); r != nil {
 		return e.refuse(r.exit, r.code, "%s", r.message)
 	}
 	return e.carryOut(ctx, op)
@@ -135,8 +135,8 @@ func (e *execution) carryOut(ctx context.Context, op eval.Operation) error {
 
 // clearRecords deletes records on every dataplane and says how many.
 func (e *execution) clearRecords(ctx context.Context, f *pb.RecordFilter) error {
-	cleared, silent := e.clear(ctx, f)
-	if err := e.partly(silent); err != nil || e.refused {
+	cleared, failed := e.server.clear(ctx, f)
+	if err := e.commanded(failed); err != nil || e.refused {
 		return err
 	}
 	if e.json() {
@@ -148,29 +148,26 @@ func (e *execution) clearRecords(ctx context.Context, f *pb.RecordFilter) error 
 	return err
 }
 
-// partly sets the exit status of a command that some dataplanes did not carry out: refused when none did.
-func (e *execution) partly(silent []error) error {
-	e.acted = e.acted || len(silent) < len(e.pushers)
-	if len(silent) == 0 {
-		return nil
+// commanded sets the exit status of a command that some dataplanes did not carry out: refused when none did.
+func (e *execution) commanded(failed failures) error {
+	e.acted = e.acted || len(failed.list) < failed.asked
+	if failed.none() || e.acted {
+		return e.notEverywhere(failed)
 	}
-	if e.acted {
-		return e.unclear(silent)
-	}
-	e.refused, e.exit = true, exitRefused
-	return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
+	e.refused, e.exit = true, pb.ExitRefused
+	return e.reportFailures(pb.Severity_SEVERITY_ERROR, failed)
 }
 
-// seen reports dataplanes that a list lacks. It is a refusal when there is no other.
-func (e *execution) seen(silent []error) error {
+// queried reports dataplanes that an answer lacks. It is a refusal when it lacks all.
+func (e *execution) queried(failed failures) error {
 	switch {
-	case len(silent) == 0 || len(silent) < len(e.pushers):
-		return e.unanswered(pb.Severity_SEVERITY_WARNING, silent)
+	case !failed.total():
+		return e.reportFailures(pb.Severity_SEVERITY_WARNING, failed)
 	case e.acted:
-		return e.unclear(silent)
+		return e.notEverywhere(failed)
 	}
-	e.refused, e.exit = true, exitRefused
-	return e.unanswered(pb.Severity_SEVERITY_ERROR, silent)
+	e.refused, e.exit = true, pb.ExitRefused
+	return e.reportFailures(pb.Severity_SEVERITY_ERROR, failed)
 }
 
 func (e *execution) statsReset(ctx context.Context, op eval.Operation) error {
@@ -184,7 +181,7 @@ func (e *execution) statsReset(ctx context.Context, op eval.Operation) error {
 	case "node":
 		r.Node = &name
 	}
-	if err := e.partly(e.resetStatistics(ctx, r)); err != nil || e.refused {
+	if err := e.commanded(e.server.resetStatistics(ctx, r)); err != nil || e.refused {
 		return err
 	}
 	if e.json() {
@@ -195,7 +192,7 @@ func (e *execution) statsReset(ctx context.Context, op eval.Operation) error {
 
 // history prints the revisions, the newest first.
 func (e *execution) history() error {
-	list, err := e.store.History()
+	list, err := e.server.store.History()
 	if err != nil {
 		return e.storeFault(err)
 	}
@@ -229,22 +226,22 @@ func (e *execution) history() error {
 func (e *execution) rollback(ctx context.Context, number uint64) error {
 	want, changes, acted, err := e.goBack(ctx, number)
 	if errors.Is(err, store.ErrNoRevision) {
-		return e.refuse(exitRefused, codeNotFound, "%v: not found in the history", err)
+		return e.refuse(pb.ExitRefused, codeNotFound, "%v: not found in the history", err)
 	}
 	if err != nil {
 		return e.storeFault(err)
 	}
 	e.acted = e.acted || acted
-	e.effects = e.Server.effects(ctx, want.stamp, concerned(eval.ModeCommand, nil, changes))
+	e.effects = e.server.effects(ctx, want.stamp, concerned(eval.ModeCommand, nil, changes))
 	e.settle()
 	return e.revisionDocument()
 }
 
 // goBack commits the configuration of an earlier revision as a new one; 0 is the one before the newest.
 func (e *execution) goBack(ctx context.Context, number uint64) (want *wanted, changes []config.Change, acted bool, err error) {
-	e.writing.Lock()
-	defer e.writing.Unlock()
-	newest := e.store.Newest().Revision
+	e.server.writing.Lock()
+	defer e.server.writing.Unlock()
+	newest := e.server.store.Newest().Revision
 	if e.header.BaseRevision != nil && !e.acted && e.header.GetBaseRevision() != newest {
 		return nil, nil, false, store.ErrConflict
 	}
@@ -254,7 +251,7 @@ func (e *execution) goBack(ctx context.Context, number uint64) (want *wanted, ch
 		}
 		number = newest - 1
 	}
-	return e.restore(ctx, number, e.header.GetActor(), fmt.Sprintf("rollback to %d", number))
+	return e.server.restore(ctx, number, e.header.GetActor(), fmt.Sprintf("rollback to %d", number))
 }
 
 // restore makes the configuration of a revision the newest one. Nothing waits to be confirmed afterwards. acted is false
@@ -268,7 +265,7 @@ func (s *Server) restore(ctx context.Context, number uint64, actor, summary stri
 	c := store.Commit{Base: newest.Revision, Changes: config.DiffExact(newest.Tree, tree), Actor: actor, Summary: summary}
 	if len(c.Changes) == 0 {
 		acted, err := s.store.Confirm(ctx)
-		w, _ := s.board.watch()
+		w, _ := s.publisher.watch()
 		return w, nil, acted, err
 	}
 	want, acted, err = s.commit(ctx, c, newest.ports)
@@ -277,14 +274,14 @@ func (s *Server) restore(ctx context.Context, number uint64, actor, summary stri
 
 // confirm keeps a change that waits.
 func (e *execution) confirm(ctx context.Context) error {
-	e.writing.Lock()
-	defer e.writing.Unlock()
-	ok, err := e.store.Confirm(ctx)
+	e.server.writing.Lock()
+	defer e.server.writing.Unlock()
+	ok, err := e.server.store.Confirm(ctx)
 	if err != nil {
 		return e.storeFault(err)
 	}
 	if !ok {
-		return e.refuse(exitRefused, codeNotFound, nothingWaits)
+		return e.refuse(pb.ExitRefused, codeNotFound, nothingWaits)
 	}
 	e.acted = true
 	return e.revisionDocument()
@@ -297,16 +294,16 @@ func (e *execution) revisionDocument() error {
 	}
 	return writeJSON(e.out, struct {
 		Revision uint64 `json:"revision"`
-	}{e.store.Newest().Revision})
+	}{e.server.store.Newest().Revision})
 }
 
 func (e *execution) printVersion() error {
 	if e.json() {
 		return writeJSON(e.out, struct {
 			Version string `json:"version"`
-		}{e.version})
+		}{e.server.version})
 	}
-	_, err := fmt.Fprintf(e.out, "mgmtd %s\n", e.version)
+	_, err := fmt.Fprintf(e.out, "mgmtd %s\n", e.server.version)
 	return err
 }
 

@@ -171,8 +171,7 @@ func enumName(d protoreflect.EnumDescriptor, n protoreflect.EnumNumber, words bo
 	if !words {
 		return string(v.Name())
 	}
-	prefix := strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
-	return strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix))
+	return pb.ValueWord(d, v)
 }
 
 // tableAhead is how many rows a table looks at to find the widths of its columns.

@@ -28,17 +28,17 @@ func (e *execution) impossible(b base, out *eval.Outcome) []*refusal {
 			list = append(list, r)
 		}
 	}
-	past := past{store: e.store, newest: b.Revision, start: b.Revision, waits: b.Pending != nil}
+	plan := historyPlan{store: e.server.store, newest: b.Revision, start: b.Revision, waits: b.Pending != nil}
 	if len(out.Changes) > 0 {
-		past.commit()
-		past.waits = past.waits || e.header.ConfirmWithinSeconds != nil
+		plan.commit()
+		plan.waits = plan.waits || e.header.ConfirmWithinSeconds != nil
 	}
 	for _, op := range out.Operations {
 		switch op.Action {
 		case grammar.ActionRollback:
-			note(op, past.rollback(op.Seconds))
+			note(op, plan.rollback(op.Seconds))
 		case grammar.ActionConfirm:
-			note(op, past.confirm())
+			note(op, plan.confirm())
 		default:
 			note(op, unable(op, out.View))
 		}
@@ -51,7 +51,7 @@ func unable(op eval.Operation, v config.View) *refusal {
 	switch op.Action {
 	case grammar.ActionLoad, grammar.ActionMerge, grammar.ActionSave, grammar.ActionVerifyLoad, grammar.ActionHelp:
 		return &refusal{
-			exit: exitFaulty, code: codeRefused,
+			exit: pb.ExitFaulty, code: codeRefused,
 			message: "this command is carried out by bigpipe, which reads and writes the files itself: it stands alone",
 		}
 	case grammar.ActionSysctlShow:
@@ -59,24 +59,24 @@ func unable(op eval.Operation, v config.View) *refusal {
 			return nil
 		}
 		if _, ok := sysctls(config.Globals(v))[op.Words[0]]; !ok {
-			return &refusal{exit: exitRefused, code: codeNotFound, message: fmt.Sprintf("variable bigip.%s not found", op.Words[0])}
+			return &refusal{exit: pb.ExitRefused, code: codeNotFound, message: fmt.Sprintf("variable bigip.%s not found", op.Words[0])}
 		}
 	case grammar.ActionGlobalShow:
 		if name := words(op.Words); name != "" && globalRow(name) == nil {
-			return &refusal{exit: exitFaulty, code: codeNotFound, message: fmt.Sprintf("global variable %q not found", name)}
+			return &refusal{exit: pb.ExitFaulty, code: codeNotFound, message: fmt.Sprintf("global variable %q not found", name)}
 		}
 	case grammar.ActionStatsReset:
 		switch kind, _ := pb.SplitKey(op.Key); kind {
 		case "", "pool", "virtual", "node":
 		default:
-			return &refusal{exit: exitRefused, code: codeRefused, message: config.Title(op.Key) + " has no counters of its own"}
+			return &refusal{exit: pb.ExitRefused, code: codeRefused, message: config.Title(op.Key) + " has no counters of its own"}
 		}
 	}
 	return nil
 }
 
-// past follows what the commands of a text do to the history, without doing it.
-type past struct {
+// historyPlan follows what the commands of a text do to the history, without doing it.
+type historyPlan struct {
 	store store.Store
 	// newest is the revision that there will be at most; start was there before the text.
 	newest, start uint64
@@ -86,16 +86,16 @@ type past struct {
 	waits bool
 }
 
-func (p *past) commit() {
+func (p *historyPlan) commit() {
 	p.newest++
 	p.commits++
 }
 
 // rollback goes back to a revision that is there before the text and still will be; 0 is the one before the newest.
-func (p *past) rollback(number uint64) *refusal {
+func (p *historyPlan) rollback(number uint64) *refusal {
 	switch {
 	case number == 0 && p.newest == 0:
-		return &refusal{exit: exitRefused, code: codeNotFound, message: "nothing before revision 0: not found in the history"}
+		return &refusal{exit: pb.ExitRefused, code: codeNotFound, message: "nothing before revision 0: not found in the history"}
 	case number > 0:
 		if r := p.known(number); r != nil {
 			return r
@@ -106,22 +106,22 @@ func (p *past) rollback(number uint64) *refusal {
 	return nil
 }
 
-func (p *past) known(number uint64) *refusal {
+func (p *historyPlan) known(number uint64) *refusal {
 	list, err := p.store.History()
 	if err != nil {
-		return &refusal{exit: exitRefused, code: codeStore, message: fmt.Sprintf("the history cannot be read: %v", err)}
+		return &refusal{exit: pb.ExitRefused, code: codeStore, message: fmt.Sprintf("the history cannot be read: %v", err)}
 	}
 	kept := min(len(list)+p.commits, store.HistoryLimit) // so many can be gone back from
 	if number > p.start || number+uint64(kept) < p.newest {
 		err := fmt.Errorf("revision %d: %w", number, store.ErrNoRevision)
-		return &refusal{exit: exitRefused, code: codeNotFound, message: err.Error() + ": not found in the history"}
+		return &refusal{exit: pb.ExitRefused, code: codeNotFound, message: err.Error() + ": not found in the history"}
 	}
 	return nil
 }
 
-func (p *past) confirm() *refusal {
+func (p *historyPlan) confirm() *refusal {
 	if !p.waits {
-		return &refusal{exit: exitRefused, code: codeNotFound, message: nothingWaits}
+		return &refusal{exit: pb.ExitRefused, code: codeNotFound, message: nothingWaits}
 	}
 	p.waits = false
 	return nil

@@ -53,8 +53,9 @@ type pusher struct {
 	storeID string
 	conn    *grpc.ClientConn
 	client  pb.DataplaneClient
-	board   *board
 	log     *slog.Logger
+	// publisher has what the dataplane is to have.
+	publisher *publisher
 
 	mu      sync.Mutex
 	state   pushState
@@ -76,7 +77,7 @@ type pushState struct {
 	notInEffect []*pb.NotInEffect
 }
 
-func newPusher(d Dataplane, storeID string, b *board, log *slog.Logger) (*pusher, error) {
+func newPusher(d Dataplane, storeID string, from *publisher, log *slog.Logger) (*pusher, error) {
 	creds := d.Credentials
 	if creds == nil {
 		creds = insecure.NewCredentials()
@@ -92,7 +93,7 @@ func newPusher(d Dataplane, storeID string, b *board, log *slog.Logger) (*pusher
 		return nil, fmt.Errorf("dataplane %s: %w", d.Address, err)
 	}
 	return &pusher{
-		name: d.Name, address: d.Address, storeID: storeID, conn: conn, client: pb.NewDataplaneClient(conn), board: b,
+		name: d.Name, address: d.Address, storeID: storeID, conn: conn, client: pb.NewDataplaneClient(conn), publisher: from,
 		log: log.With("dataplane", d.Name), changed: make(chan struct{}),
 	}, nil
 }
@@ -103,7 +104,7 @@ func (p *pusher) run(ctx context.Context) {
 	var applied *wanted // what the dataplane has; nil: unknown, it needs everything
 	retry := retryFirst
 	for ctx.Err() == nil {
-		want, changed := p.board.watch()
+		want, changed := p.publisher.watch()
 		var err error
 		if applied == want {
 			applied, err = p.poll(ctx, want)

@@ -55,9 +55,9 @@ func BenchmarkExecute(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				test.header.Origin = &pb.Position{Line: 1, Column: 1}
-				e := &execution{Server: server, header: test.header, send: func(*pb.ExecuteReply) error { return nil }}
+				e := &execution{server: server, header: test.header, send: func(*pb.ExecuteReply) error { return nil }}
 				e.out = &pieces{send: func([]byte) error { return nil }}
-				if err := e.run(b.Context(), []byte(test.text(i))); err != nil || e.exit == exitFaulty {
+				if err := e.run(b.Context(), []byte(test.text(i))); err != nil || e.exit == pb.ExitFaulty {
 					b.Fatal(err, e.exit)
 				}
 			}

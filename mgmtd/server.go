@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// effectTimeout is how long a reply waits for the dataplanes unless Config says otherwise.
-	effectTimeout = 5 * time.Second
-	// askTimeout is how long a dataplane may take to answer a question unless Config says otherwise.
-	askTimeout = 5 * time.Second
+	// defaultEffectTimeout is how long a reply waits for the dataplanes unless Config says otherwise.
+	defaultEffectTimeout = 5 * time.Second
+	// defaultAskTimeout is how long a dataplane may take to answer a question unless Config says otherwise.
+	defaultAskTimeout = 5 * time.Second
 )
 
 // Config is what a Server needs.
@@ -49,15 +49,16 @@ type Server struct {
 	log     *slog.Logger
 	resolve func(host string) (netip.Addr, error)
 	version string
-	patient time.Duration
-	silence time.Duration
 	now     func() time.Time
 	started time.Time
+	// effectTimeout and askTimeout are those of Config.
+	effectTimeout, askTimeout time.Duration
 
-	board   *board
-	pushers []*pusher
+	// publisher has the configuration that the pushers bring to their dataplanes.
+	publisher *publisher
+	pushers   []*pusher
 
-	// writing is held by whoever changes the store and the board, from having looked at what is newest to having published:
+	// writing is held by whoever changes the store and what is published, from having looked at what is newest to having published:
 	// one writer. Texts are read and evaluated without it.
 	writing sync.Mutex
 }
@@ -65,8 +66,8 @@ type Server struct {
 // New returns a server. Nothing is dialled before Run. Close lets go of what New has opened.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		store: c.Store, log: c.Log, resolve: c.Resolve, version: c.Version, patient: cmp.Or(c.EffectTimeout, effectTimeout),
-		silence: cmp.Or(c.AskTimeout, askTimeout), now: c.Now,
+		store: c.Store, log: c.Log, resolve: c.Resolve, version: c.Version, now: c.Now,
+		effectTimeout: cmp.Or(c.EffectTimeout, defaultEffectTimeout), askTimeout: cmp.Or(c.AskTimeout, defaultAskTimeout),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -76,14 +77,14 @@ func New(c Config) (*Server, error) {
 	}
 	s.started = s.now()
 	newest := s.store.Newest()
-	s.board = newBoard(&wanted{stamp: stamp{revision: newest.Revision}, view: newest.Tree})
+	s.publisher = newPublisher(&wanted{stamp: stamp{revision: newest.Revision}, view: newest.Tree})
 	names := map[string]bool{}
 	for _, d := range c.Dataplanes {
 		if names[d.Name] {
 			return nil, errors.Join(fmt.Errorf("two dataplanes have the name %q", d.Name), s.Close())
 		}
 		names[d.Name] = true
-		p, err := newPusher(d, s.store.ID(), s.board, s.log)
+		p, err := newPusher(d, s.store.ID(), s.publisher, s.log)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -111,15 +112,15 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// effects waits until the dataplanes have a configuration, at most as long as the server is patient. Of what is not in
-// effect it keeps what concerns the change.
+// effects waits until the dataplanes have a configuration, at most for effectTimeout. Of what is not in effect it keeps
+// what concerns the change.
 func (s *Server) effects(ctx context.Context, want stamp, concerns func(key string) bool) []*pb.DataplaneEffect {
-	ctx, cancel := context.WithTimeout(ctx, s.patient)
+	ctx, cancel := context.WithTimeout(ctx, s.effectTimeout)
 	defer cancel()
 	effects := make([]*pb.DataplaneEffect, len(s.pushers))
 	var wg sync.WaitGroup
 	for i, p := range s.pushers {
-		wg.Go(func() { effects[i] = effectOf(p.name, p.await(ctx, want), want, s.patient, concerns) })
+		wg.Go(func() { effects[i] = effectOf(p.name, p.await(ctx, want), want, s.effectTimeout, concerns) })
 	}
 	wg.Wait()
 	return effects
@@ -128,12 +129,12 @@ func (s *Server) effects(ctx context.Context, want stamp, concerns func(key stri
 // effectsShown bounds how many objects one reply names for a dataplane.
 const effectsShown = 5000
 
-func effectOf(name string, state pushState, want stamp, patient time.Duration, concerns func(key string) bool) *pb.DataplaneEffect {
+func effectOf(name string, state pushState, want stamp, timeout time.Duration, concerns func(key string) bool) *pb.DataplaneEffect {
 	e := &pb.DataplaneEffect{Dataplane: name, Applied: state.has(want)}
 	if !e.Applied {
 		e.Error = state.err
 		if e.Error == "" {
-			e.Error = noAnswer(patient)
+			e.Error = noAnswer(timeout)
 		}
 		return e
 	}

@@ -2,7 +2,6 @@ package mgmtd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,55 +25,46 @@ func (e *execution) show(ctx context.Context, op eval.Operation) error {
 	return e.list(op)
 }
 
-// statisticsFor asks for the counters of one object or of all of a kind, and warns of dataplanes that do not answer. gaps are
-// the dataplanes whose counters are shown as not known.
+// statisticsFor asks for the counters of one object or of all of a kind, and warns of dataplanes that do not answer. Even when
+// none does it is no refusal: what is configured is shown all the same. gaps are the dataplanes whose counters are not known.
 func (e *execution) statisticsFor(ctx context.Context, r *pb.StatisticsRequest) (stats *pb.StatisticsReply, gaps gaps, err error) {
-	stats, silent := e.statistics(ctx, r)
-	for _, s := range silent {
-		var one *silentError
-		if errors.As(s, &one) {
-			gaps.silent = append(gaps.silent, one)
-		}
-	}
-	gaps.all = len(silent) > 0 && len(silent) == len(e.pushers)
+	stats, gaps.failures = e.server.statistics(ctx, r)
 	gaps.shown = !e.json()
-	return stats, gaps, e.unanswered(pb.Severity_SEVERITY_WARNING, silent)
+	return stats, gaps, e.reportFailures(pb.Severity_SEVERITY_WARNING, gaps.failures)
 }
 
 // gaps are what counters lack.
 type gaps struct {
-	silent []*silentError
-	// all is set when no dataplane answered.
-	all bool
+	failures
 	// shown is set for a text, which has a "-" for each counter that is not known. JSON has the same fields always: there a
-	// dataplane that is silent has no entry, and where all are, there is one entry with zeros.
+	// dataplane that gave no answer has no entry, and where none did, there is one entry with zeros.
 	shown bool
 }
 
-// list returns the dataplanes to show without counters.
-func (g gaps) list() []*silentError {
+// unknown returns the dataplanes to show without counters.
+func (g gaps) unknown() []*failure {
 	if !g.shown {
 		return nil
 	}
-	return g.silent
+	return g.list
 }
 
 // withEmpty returns what dataplanes count of one thing: an empty entry where those that answered count nothing.
 func withEmpty[T any](g gaps, list []*T) []*T {
-	if list == nil && (!g.all || !g.shown) {
+	if list == nil && (!g.total() || !g.shown) {
 		return []*T{nil}
 	}
 	return list
 }
 
-// shower writes views: as JSON into one list, as text one after the other.
-type shower struct {
+// viewWriter writes views: as JSON into one list, as text one after the other.
+type viewWriter struct {
 	e    *execution
 	list jsonList
 }
 
-func (e *execution) shower(name string) (*shower, error) {
-	s := &shower{e: e, list: jsonList{w: e.out}}
+func (e *execution) viewWriter(name string) (*viewWriter, error) {
+	s := &viewWriter{e: e, list: jsonList{w: e.out}}
 	if !e.json() {
 		return s, nil
 	}
@@ -82,7 +72,7 @@ func (e *execution) shower(name string) (*shower, error) {
 }
 
 // add writes a view, whose text is made only when it is needed.
-func (s *shower) add(view any, text func() string) error {
+func (s *viewWriter) add(view any, text func() string) error {
 	if s.e.json() {
 		return s.list.add(view)
 	}
@@ -90,7 +80,7 @@ func (s *shower) add(view any, text func() string) error {
 	return err
 }
 
-func (s *shower) end() error {
+func (s *viewWriter) end() error {
 	if !s.e.json() {
 		return nil
 	}
@@ -111,11 +101,11 @@ func (e *execution) poolShow(ctx context.Context, op eval.Operation) error {
 	for _, p := range stats.GetPools() {
 		byName[p.GetName()] = p
 	}
-	s, err := e.shower("pools")
+	s, err := e.viewWriter("pools")
 	if err != nil {
 		return err
 	}
-	w, _ := e.board.watch()
+	w, _ := e.server.publisher.watch()
 	poolsOf(w.view, op.Key, func(p *pb.Pool) bool {
 		view := poolViewOf(w.view, p, byName[p.GetName()], gaps)
 		err = s.add(view, func() string { return e.poolText(view) })
@@ -141,7 +131,7 @@ func poolViewOf(v config.View, p *pb.Pool, stats *pb.PoolStatistics, gaps gaps) 
 		for _, c := range withEmpty(gaps, counted[m.GetAddress()]) {
 			view.Members = append(view.Members, memberViewOf(v, m, c))
 		}
-		for _, silent := range gaps.list() {
+		for _, silent := range gaps.unknown() {
 			one := memberViewOf(v, m, nil)
 			one.Dataplane, one.Connections.unknown, one.Bytes.unknown = silent.dataplane, true, true
 			one.State = unknownState(one.State, one.Enabled)
@@ -196,7 +186,7 @@ func part(head string, c counters, t traffic) string {
 
 // on names the dataplane where there are several.
 func (e *execution) on(dataplane string) string {
-	if len(e.pushers) < 2 || dataplane == "" {
+	if len(e.server.pushers) < 2 || dataplane == "" {
 		return ""
 	}
 	return "  on " + dataplane
@@ -247,11 +237,11 @@ func (e *execution) virtualShow(ctx context.Context, op eval.Operation) error {
 	for _, v := range stats.GetVirtuals() {
 		counted[v.GetAddress()] = append(counted[v.GetAddress()], v)
 	}
-	s, err := e.shower("virtual_servers")
+	s, err := e.viewWriter("virtual_servers")
 	if err != nil {
 		return err
 	}
-	w, _ := e.board.watch()
+	w, _ := e.server.publisher.watch()
 	virtualsOf(w.view, op.Key, func(vs *pb.VirtualServer) bool {
 		views := virtualViews(w.view, vs, counted[vs.GetAddress()], gaps)
 		for i, view := range views {
@@ -302,14 +292,14 @@ func virtualViews(v config.View, vs *pb.VirtualServer, counted []*pb.VirtualStat
 			base.Pools = append(base.Pools, weightedView{p.GetPool(), p.GetWeight()})
 		}
 	}
-	if gaps.all {
-		base.Reason = gaps.silent[0].Error()
+	if gaps.total() {
+		base.Reason = gaps.list[0].String()
 	}
 	var views []virtualView
 	for _, c := range withEmpty(gaps, counted) {
 		views = append(views, countedView(base, c))
 	}
-	for _, silent := range gaps.list() {
+	for _, silent := range gaps.unknown() {
 		view := base
 		view.Dataplane, view.Reason, view.Connections.unknown, view.Bytes.unknown = silent.dataplane, silent.reason, true, true
 		views = append(views, view)

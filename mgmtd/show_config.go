@@ -42,7 +42,7 @@ func (e *execution) list(op eval.Operation) error {
 
 // selected returns the stored objects of a key, a kind, or all. Statements that are kept whole go by their first word.
 func (e *execution) selected(kind, key string) []*pb.Object {
-	tree := e.store.Newest().Tree
+	tree := e.server.store.Newest().Tree
 	if o := tree.Get(key); o != nil {
 		return []*pb.Object{o}
 	}
@@ -66,7 +66,7 @@ func (e *execution) selected(kind, key string) []*pb.Object {
 
 // lbModeShow prints the load-balancing mode of a pool that is in effect.
 func (e *execution) lbModeShow(op eval.Operation) error {
-	w, _ := e.board.watch()
+	w, _ := e.server.publisher.watch()
 	p := w.view.Get(op.Key).GetPool()
 	mode := pb.EnumWord(config.LbModeOf(w.view, p))
 	if e.json() {
@@ -82,7 +82,7 @@ func (e *execution) lbModeShow(op eval.Operation) error {
 
 // sysctlShow prints system control variables as NAME = VALUE.
 func (e *execution) sysctlShow(op eval.Operation) error {
-	values := sysctls(config.Globals(e.store.Newest().Tree))
+	values := sysctls(config.Globals(e.server.store.Newest().Tree))
 	names := slices.Sorted(maps.Keys(values))
 	if len(op.Words) > 0 {
 		names = op.Words[:1]
@@ -104,34 +104,21 @@ func (e *execution) sysctlShow(op eval.Operation) error {
 
 // sysctls returns the variables by their names without "bigip.", defaults included.
 func sysctls(g *pb.Global) map[string]int {
-	number := func(on bool) int {
-		if on {
-			return 1
-		}
-		return 0
-	}
+	number := map[bool]int{true: 1}
 	values := map[string]int{}
 	for name, field := range grammar.Sysctls {
-		switch field {
-		case "persist_across_virtuals":
-			values[name] = number(g.GetPersistAcrossVirtuals())
-		case "persist_across_services":
-			values[name] = number(g.GetPersistAcrossServices())
-		case "persist_map_proxies":
-			values[name] = number(g.PersistMapProxies == nil || g.GetPersistMapProxies())
-		case "persist_timer":
-			values[name] = number(g.GetPersistTimer() != pb.PersistTimer_PERSIST_TIMER_TIMEOUT)
-		}
+		text := globalText(grammar.Globals.Find(field), g)
+		values[name] = number[text == "enable" || text == "limit"]
 	}
 	for _, s := range g.GetSysctls() {
-		values[s.GetName()] = number(s.GetValue())
+		values[s.GetName()] = number[s.GetValue()]
 	}
 	return values
 }
 
 // globalShow prints global variables: the set ones, or one with its default.
 func (e *execution) globalShow(op eval.Operation) error {
-	g := config.Globals(e.store.Newest().Tree)
+	g := config.Globals(e.server.store.Newest().Tree)
 	name := words(op.Words)
 	if e.json() {
 		view := message{Message: g.ProtoReflect(), words: true, skip: map[protoName]bool{"meta": true}}
@@ -150,12 +137,16 @@ func (e *execution) globalShow(op eval.Operation) error {
 		return err
 	}
 	row := globalRow(name)
-	text := row.Default
-	if fd := g.ProtoReflect().Descriptor().Fields().ByName(protoName(row.Field)); g.ProtoReflect().Has(fd) && !fd.IsList() {
-		text = valueText(fd, g.ProtoReflect().Get(fd))
-	}
-	_, err := fmt.Fprintf(e.out, "global %s %s\n", row.Name(), text)
+	_, err := fmt.Fprintf(e.out, "global %s %s\n", row.Name(), globalText(row, g))
 	return err
+}
+
+// globalText is the value of a global variable as it is written, its default where it is not set.
+func globalText(row *grammar.Attribute, g *pb.Global) string {
+	if lines := row.Lines(g); len(lines) == 1 {
+		return strings.TrimPrefix(lines[0], row.Name()+" ")
+	}
+	return row.Default
 }
 
 // globalRow finds the row of a variable by its words.
@@ -174,27 +165,13 @@ func globalRow(name string) *grammar.Attribute {
 	return nil
 }
 
-// valueText writes a scalar as bigip.conf does.
-func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
-	switch fd.Kind() {
-	case protoreflect.BoolKind:
-		if v.Bool() {
-			return "enable"
-		}
-		return "disable"
-	case protoreflect.EnumKind:
-		return enumName(fd.Enum(), v.Enum(), true)
-	}
-	return v.String()
-}
-
 // summary prints the counters of the unit, a name and a value a line.
 func (e *execution) summary(ctx context.Context) error {
 	stats, gaps, err := e.statisticsFor(ctx, &pb.StatisticsRequest{})
 	if err != nil {
 		return err
 	}
-	u, newest := stats.GetUnit(), e.store.Newest()
+	u, newest := stats.GetUnit(), e.server.store.Newest()
 	values := map[string]uint64{
 		"uptime": u.GetUptimeSeconds(), "bytes_in": u.GetBytes().GetIn(), "bytes_out": u.GetBytes().GetOut(),
 		"connections_current": u.GetConnections().GetCurrent(), "connections_max": u.GetConnections().GetMax(),
@@ -212,7 +189,7 @@ func (e *execution) summary(ctx context.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		text := strconv.FormatUint(values[name], 10)
-		if _, ours := known[name]; gaps.all && !ours {
+		if _, ours := known[name]; gaps.total() && !ours {
 			text = notKnown
 		}
 		if _, err := fmt.Fprintf(e.out, "%s = %s\n", name, text); err != nil {

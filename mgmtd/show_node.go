@@ -25,9 +25,9 @@ func (e *execution) nodeShow(ctx context.Context, op eval.Operation) error {
 	if err != nil {
 		return err
 	}
-	w, _ := e.board.watch()
+	w, _ := e.server.publisher.watch()
 	nodes := nodePorts(w.view)
-	s, err := e.shower("nodes")
+	s, err := e.viewWriter("nodes")
 	if err != nil {
 		return err
 	}
@@ -94,10 +94,10 @@ func sourcesOf(stats *pb.StatisticsReply, gaps gaps) []source {
 			list = append(list, one)
 		}
 	}
-	if list == nil && (!gaps.all || !gaps.shown) {
+	if list == nil && (!gaps.total() || !gaps.shown) {
 		list = []source{{}}
 	}
-	for _, silent := range gaps.list() {
+	for _, silent := range gaps.unknown() {
 		list = append(list, source{silent.dataplane, true})
 	}
 	return list

@@ -31,7 +31,7 @@ func (e *execution) persistDump(ctx context.Context, op eval.Operation) error {
 
 // recordList adds records to a JSON list as they come.
 func (e *execution) recordList(ctx context.Context, l *jsonList, f *pb.RecordFilter) error {
-	silent, err := e.records(ctx, f, func(records []*pb.Record) error {
+	failed, err := e.server.records(ctx, f, func(records []*pb.Record) error {
 		for _, r := range records {
 			if err := l.add(recordOf(r)); err != nil {
 				return err
@@ -42,13 +42,13 @@ func (e *execution) recordList(ctx context.Context, l *jsonList, f *pb.RecordFil
 	if err != nil {
 		return err
 	}
-	return e.seen(silent)
+	return e.queried(failed)
 }
 
 // recordTable prints records as they come.
 func (e *execution) recordTable(ctx context.Context, f *pb.RecordFilter) error {
 	t, n := table{w: e.out}, e.naming()
-	several := len(e.pushers) > 1
+	several := len(e.server.pushers) > 1
 	head := []string{"POOL", "MODE", "KEY", "VIRTUAL", "NODE", "AGE", "EXPIRES", "CONNECTIONS"}
 	if several {
 		head = append(head, "DATAPLANE")
@@ -56,7 +56,7 @@ func (e *execution) recordTable(ctx context.Context, f *pb.RecordFilter) error {
 	if err := t.row(head...); err != nil {
 		return err
 	}
-	silent, err := e.records(ctx, f, func(records []*pb.Record) error {
+	failed, err := e.server.records(ctx, f, func(records []*pb.Record) error {
 		for _, r := range records {
 			cells := []string{
 				r.GetPool(), pb.EnumWord(r.GetMode()), r.GetKey(), scope(n, r.GetVirtual()), n.address(r.GetNode()),
@@ -74,7 +74,7 @@ func (e *execution) recordTable(ctx context.Context, f *pb.RecordFilter) error {
 	if err != nil {
 		return err
 	}
-	if err := e.seen(silent); err != nil || e.refused {
+	if err := e.queried(failed); err != nil || e.refused {
 		return err
 	}
 	return t.flush()
@@ -97,7 +97,7 @@ func expiry(r *pb.Record) string {
 
 // persistShow prints the persistence of pools as it is in effect, volatile timeouts of ports included, and their records.
 func (e *execution) persistShow(ctx context.Context, op eval.Operation) error {
-	w, _ := e.board.watch()
+	w, _ := e.server.publisher.watch()
 	_, pool := pb.SplitKey(op.Key)
 	f := &pb.RecordFilter{}
 	if pool != "" {
@@ -177,7 +177,7 @@ func (e *execution) connDump(ctx context.Context, op eval.Operation) error {
 	if err != nil {
 		return err
 	}
-	silent, err := e.connections(ctx, op.Connections, func(list []*pb.Connection) error {
+	failed, err := e.server.connections(ctx, op.Connections, func(list []*pb.Connection) error {
 		for _, c := range list {
 			if e.json() {
 				err = l.add(connectionOf(c))
@@ -193,7 +193,7 @@ func (e *execution) connDump(ctx context.Context, op eval.Operation) error {
 	if err != nil {
 		return err
 	}
-	if err := e.seen(silent); err != nil || !e.json() {
+	if err := e.queried(failed); err != nil || !e.json() {
 		return err
 	}
 	return l.end()
@@ -201,8 +201,8 @@ func (e *execution) connDump(ctx context.Context, op eval.Operation) error {
 
 // persistExplain prints which member a connection would get, and why.
 func (e *execution) persistExplain(ctx context.Context, op eval.Operation) error {
-	replies, silent := e.explain(ctx, op.Explain)
-	if err := e.seen(silent); err != nil || e.refused {
+	replies, failed := e.server.explain(ctx, op.Explain)
+	if err := e.queried(failed); err != nil || e.refused {
 		return err
 	}
 	if e.json() {
@@ -219,7 +219,7 @@ func (e *execution) persistExplain(ctx context.Context, op eval.Operation) error
 	}
 	for _, r := range replies {
 		var b strings.Builder
-		if len(e.pushers) > 1 {
+		if len(e.server.pushers) > 1 {
 			fmt.Fprintf(&b, "DATAPLANE %s\n", r.GetDataplane())
 		}
 		for i, step := range r.GetSteps() {
@@ -243,8 +243,8 @@ func (e *execution) persistForecast(ctx context.Context, op eval.Operation) erro
 	if _, name := pb.SplitKey(op.Key); node == "" {
 		node = name
 	}
-	members, silent := e.forecast(ctx, &pb.ForecastRequest{Node: node})
-	if err := e.seen(silent); err != nil || e.refused {
+	members, failed := e.server.forecast(ctx, &pb.ForecastRequest{Node: node})
+	if err := e.queried(failed); err != nil || e.refused {
 		return err
 	}
 	if e.json() {
@@ -270,13 +270,20 @@ func (e *execution) persistForecast(ctx context.Context, op eval.Operation) erro
 		return err
 	}
 	for _, m := range members {
-		err := t.row(m.GetPool(), n.address(m.GetNode()), strconv.FormatUint(m.GetClients(), 10), optional(m.LastSeenSeconds, "-"),
-			optional(m.EmptyInSeconds, "never"), strconv.FormatUint(uint64(m.GetConnections()), 10), m.GetDataplane())
+		err := t.row(m.GetPool(), n.address(m.GetNode()), strconv.FormatUint(m.GetClients(), 10), optional(m.LastSeenSeconds, "-"), emptyIn(m), strconv.FormatUint(uint64(m.GetConnections()), 10), m.GetDataplane())
 		if err != nil {
 			return err
 		}
 	}
 	return t.flush()
+}
+
+// emptyIn says when nobody is bound to a member any more.
+func emptyIn(m *pb.ForecastMember) string {
+	if m.GetClients() == 0 {
+		return "now"
+	}
+	return optional(m.EmptyInSeconds, "never")
 }
 
 func optional(n *uint64, absent string) string {

@@ -318,7 +318,7 @@ func TestShow_many_records(t *testing.T) {
 	a := startAdmin(t, "", d)
 	a.mustLoad(showSite)
 	d.set(func() { d.recordCount = records })
-	e := &execution{Server: a.server, header: &pb.ExecuteHeader{Output: pb.OutputFormat_OUTPUT_FORMAT_JSON}}
+	e := &execution{server: a.server, header: &pb.ExecuteHeader{Output: pb.OutputFormat_OUTPUT_FORMAT_JSON}}
 	bytes, most := 0, 0
 	e.send = func(*pb.ExecuteReply) error { return nil }
 	e.out = &pieces{send: func(b []byte) error { bytes += len(b); most = max(most, len(b)); return nil }}

@@ -136,61 +136,51 @@ func (s *Server) ListDataplanes(context.Context, *pb.ListDataplanesRequest) (*pb
 
 // ListRecords implements the Admin service.
 func (s *Server) ListRecords(r *pb.ListRecordsRequest, stream grpc.ServerStreamingServer[pb.ListRecordsReply]) error {
-	silent, err := s.records(stream.Context(), r.GetFilter(), func(records []*pb.Record) error {
+	failed, err := s.records(stream.Context(), r.GetFilter(), func(records []*pb.Record) error {
 		return stream.Send(&pb.ListRecordsReply{Records: records})
 	})
-	return errors.Join(err, silentStatus(silent))
+	if err != nil {
+		return err
+	}
+	return failed.status() // its end tells that the list is not whole
 }
 
 // ListConnections implements the Admin service.
 func (s *Server) ListConnections(r *pb.ListConnectionsRequest, stream grpc.ServerStreamingServer[pb.ListConnectionsReply]) error {
-	silent, err := s.connections(stream.Context(), r, func(list []*pb.Connection) error {
+	failed, err := s.connections(stream.Context(), r, func(list []*pb.Connection) error {
 		return stream.Send(&pb.ListConnectionsReply{Connections: list})
 	})
-	return errors.Join(err, silentStatus(silent))
-}
-
-// allSilent is the RPC error when no dataplane answered a question; what some said stands without the others.
-func (s *Server) allSilent(silent []error) error {
-	if len(silent) < len(s.pushers) {
-		return nil
+	if err != nil {
+		return err
 	}
-	return silentStatus(silent)
-}
-
-// silentStatus is the RPC error for dataplanes that did not answer; nil for none.
-func silentStatus(silent []error) error {
-	if len(silent) == 0 {
-		return nil
-	}
-	return status.Error(codes.Aborted, errors.Join(silent...).Error())
+	return failed.status() // its end tells that the list is not whole
 }
 
 // ClearRecords implements the Admin service.
 func (s *Server) ClearRecords(ctx context.Context, r *pb.ClearRecordsRequest) (*pb.ClearRecordsReply, error) {
-	cleared, silent := s.clear(ctx, r.GetFilter())
-	return &pb.ClearRecordsReply{Cleared: cleared}, silentStatus(silent)
+	cleared, failed := s.clear(ctx, r.GetFilter())
+	return &pb.ClearRecordsReply{Cleared: cleared}, failed.status()
 }
 
 // Explain implements the Admin service.
 func (s *Server) Explain(ctx context.Context, r *pb.ExplainRequest) (*pb.AdminExplainReply, error) {
-	replies, silent := s.explain(ctx, r)
-	return &pb.AdminExplainReply{Replies: replies}, s.allSilent(silent)
+	replies, failed := s.explain(ctx, r)
+	return &pb.AdminExplainReply{Replies: replies}, failed.queryStatus()
 }
 
 // Forecast implements the Admin service.
 func (s *Server) Forecast(ctx context.Context, r *pb.ForecastRequest) (*pb.ForecastReply, error) {
-	members, silent := s.forecast(ctx, r)
-	return &pb.ForecastReply{Members: members}, s.allSilent(silent)
+	members, failed := s.forecast(ctx, r)
+	return &pb.ForecastReply{Members: members}, failed.queryStatus()
 }
 
 // Statistics implements the Admin service.
 func (s *Server) Statistics(ctx context.Context, r *pb.StatisticsRequest) (*pb.StatisticsReply, error) {
-	stats, silent := s.statistics(ctx, r)
-	return stats, s.allSilent(silent)
+	stats, failed := s.statistics(ctx, r)
+	return stats, failed.queryStatus()
 }
 
 // ResetStatistics implements the Admin service.
 func (s *Server) ResetStatistics(ctx context.Context, r *pb.ResetStatisticsRequest) (*pb.ResetStatisticsReply, error) {
-	return &pb.ResetStatisticsReply{}, silentStatus(s.resetStatistics(ctx, r))
+	return &pb.ResetStatisticsReply{}, s.resetStatistics(ctx, r).status()
 }

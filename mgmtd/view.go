@@ -49,20 +49,21 @@ type memberView struct {
 	Dataplane   string   `json:"dataplane,omitempty"`
 }
 
-// persistCounts are the outcomes of a pool's persistence, summed over the dataplanes.
-type persistCounts struct {
-	None             uint64 `json:"none"`
-	Malformed        uint64 `json:"malformed"`
-	UnknownMember    uint64 `json:"unknown_member"`
-	Down             uint64 `json:"down"`
-	DisabledHonoured uint64 `json:"disabled_honoured"`
-	Expired          uint64 `json:"expired"`
-	OtherPool        uint64 `json:"other_pool"`
-	TableFull        uint64 `json:"table_full"`
-	Valid            uint64 `json:"valid"`
-	Bound            uint64 `json:"bound"`
-	Moved            uint64 `json:"moved"`
-	Evicted          uint64 `json:"evicted"`
+// persistCounts are the outcomes of a pool's persistence, summed over the dataplanes; all of them, also those that are zero.
+type persistCounts struct{ outcomes *pb.PersistOutcomes }
+
+// MarshalJSON implements json.Marshaler.
+func (c *persistCounts) MarshalJSON() ([]byte, error) {
+	m, b := c.outcomes.ProtoReflect(), []byte("{")
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(strconv.AppendQuote(b, string(fields.Get(i).Name())), ':')
+		b = strconv.AppendUint(b, m.Get(fields.Get(i)).Uint(), 10)
+	}
+	return append(b, '}'), nil
 }
 
 type virtualView struct {
@@ -155,11 +156,7 @@ func persistCountsOf(o *pb.PersistOutcomes) *persistCounts {
 	if o == nil {
 		return nil
 	}
-	return &persistCounts{
-		None: o.None, Malformed: o.Malformed, UnknownMember: o.UnknownMember, Down: o.Down,
-		DisabledHonoured: o.DisabledHonoured, Expired: o.Expired, OtherPool: o.OtherPool, TableFull: o.TableFull,
-		Valid: o.Valid, Bound: o.Bound, Moved: o.Moved, Evicted: o.Evicted,
-	}
+	return &persistCounts{o}
 }
 
 // stateWord is the word of a state that a dataplane reports, else that of the operator's settings.

@@ -32,30 +32,30 @@ func (s stamp) reaches(other stamp) bool {
 	return s.revision > other.revision || s.revision == other.revision && s.sequence >= other.sequence
 }
 
-// board shows the newest wanted configuration to all pushers.
-type board struct {
+// publisher shows the newest wanted configuration to all pushers.
+type publisher struct {
 	mu      sync.Mutex
 	newest  *wanted
 	changed chan struct{}
 }
 
-func newBoard(first *wanted) *board {
-	return &board{newest: first, changed: make(chan struct{})}
+func newPublisher(first *wanted) *publisher {
+	return &publisher{newest: first, changed: make(chan struct{})}
 }
 
 // watch returns the newest one and a channel that is closed when there is a newer one.
-func (b *board) watch() (*wanted, <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.newest, b.changed
+func (p *publisher) watch() (*wanted, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newest, p.changed
 }
 
-func (b *board) publish(w *wanted) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.newest = w
-	close(b.changed)
-	b.changed = make(chan struct{})
+func (p *publisher) publish(w *wanted) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newest = w
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // portChanges returns how the effective configuration differs when the volatile port timeouts change from old to new.

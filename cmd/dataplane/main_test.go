@@ -154,7 +154,7 @@ func apply(t *testing.T, socket string) {
 	}
 	pool := &pb.Pool{Name: "p", Members: []*pb.Member{{Address: "10.0.0.1:80"}}}
 	err = stream.Send(&pb.ApplyRequest{
-		Header:  &pb.ApplyHeader{Protocol: 1, StoreId: "s", Full: true, Revision: 1},
+		Header:  &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: "s", Full: true, Revision: 1},
 		Changed: []*pb.Object{{Kind: &pb.Object_Pool{Pool: pool}}},
 	})
 	if err != nil {
