@@ -34,7 +34,11 @@ type conn struct {
 	reader, writer side
 
 	in      *buffer // of the read in progress
+	short   bool    // reads take little at a time
+	into    *pipe   // where the read in progress goes instead, and how much of it
+	most    int
 	out     [2][]byte
+	outOf   *pipe    // what the write in progress sends instead
 	peer    sockaddr // of the connect in progress
 	state   connState
 	sends   uint8         // successful sends, up to 2
@@ -121,23 +125,35 @@ func (c *conn) until(s *side, d time.Duration) { s.set(c.clock.after(d), 0) }
 // the error is io.EOF.
 func (c *conn) fill(b *buffer) error {
 	c.in = b
-	if p := c.poller.Load(); p != nil {
-		return c.wait(&c.reader, p.raw.Read, p.read, &c.inErr)
-	}
-	if c.tryRead(0) {
-		return c.inErr
-	}
-	p, err := c.attachPoller()
-	if err != nil {
-		return err
+	return c.read()
+}
+
+// read carries out the read that was prepared.
+func (c *conn) read() error {
+	p := c.poller.Load()
+	if p == nil {
+		if c.tryRead(0) {
+			return c.inErr
+		}
+		var err error
+		if p, err = c.attachPoller(); err != nil {
+			return err
+		}
 	}
 	return c.wait(&c.reader, p.raw.Read, p.read, &c.inErr)
 }
 
 // tryRead reports whether the read is over.
 func (c *conn) tryRead(uintptr) bool {
+	if c.into != nil {
+		return c.trySpliceIn()
+	}
 	for {
-		n, errno := recv(c.fd, c.in.free(), 0)
+		room := c.in.free()
+		if c.short {
+			room = room[:min(len(room), shortRead)]
+		}
+		n, errno := recv(c.fd, room, 0)
 		switch {
 		case errno == unix.EINTR:
 			continue
@@ -169,6 +185,11 @@ func (c *conn) writeTwo(a, b []byte) error {
 		a, b = b, nil
 	}
 	c.out = [2][]byte{a, b}
+	return c.send()
+}
+
+// send carries out the write that was prepared.
+func (c *conn) send() error {
 	c.delayNoMore()
 	if c.tryWrite(0) {
 		return c.outErr
@@ -198,6 +219,9 @@ func (c *conn) delayNoMore() {
 func (c *conn) tryWrite(uintptr) bool {
 	if c.state == connConnecting {
 		return c.tryConnect()
+	}
+	if c.outOf != nil {
+		return c.trySpliceOut()
 	}
 	for len(c.out[0]) > 0 {
 		var n int

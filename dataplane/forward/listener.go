@@ -123,6 +123,7 @@ func (l *Listener) acceptAll(raw syscall.RawConn) {
 			continue
 		}
 		l.table.dropLeaving()
+		dropPipes()
 		if now := l.table.clock.now(); now >= quiet {
 			l.table.log.Warn("cannot accept connections", "address", l.addr, "error", errno)
 			quiet = now + instant(warnAgain)

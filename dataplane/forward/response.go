@@ -13,6 +13,7 @@ import (
 func (x *exchange) awaitHead() error {
 	s, r := x.s, &x.response
 	r.Reset(x.asked)
+	s.server.short, s.large = s.large, false
 	s.wait()
 	defer s.waiting.Store(0)
 	for {
@@ -80,6 +81,7 @@ func (x *exchange) lost(err error) error {
 // respond forwards the final head, with our cookie if it is due, and the body.
 func (x *exchange) respond() outcome {
 	s, r := x.s, &x.response
+	s.server.short = false
 	x.dropCookies()
 	after := http1.KeepAlive
 	if !x.upload.complete() || s.listener.draining.Load() {
@@ -164,6 +166,17 @@ func (x *exchange) forwardBody() error {
 		}
 		if s.moving.Load() == nil {
 			s.moving.Store(s.target)
+		}
+		if x.down.Direct() >= spliceLeast {
+			s.large = true
+			switch could, err := x.spliceBody(); {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			case could:
+				continue
+			}
 		}
 		if err := s.server.fill(&s.from); err != nil {
 			return x.bodyEnd(err)

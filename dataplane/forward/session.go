@@ -37,6 +37,7 @@ type session struct {
 
 	reused    bool // server has carried a request before
 	cookieDue bool // the next response of the member must carry our cookie
+	large     bool // the last response had a large body
 	lead      lead // what preceded the request
 
 	next, prev *session // guarded by the table's shard

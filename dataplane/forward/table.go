@@ -53,6 +53,7 @@ func (t *Table) Close() {
 	close(t.stop)
 	<-t.done
 	t.endLeaving()
+	dropPipes()
 }
 
 // Range calls fn for each open connection until it returns false. Connections that begin or end meanwhile may be missing.
