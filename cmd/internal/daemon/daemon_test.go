@@ -106,6 +106,24 @@ func TestMetrics(t *testing.T) {
 	expect("/debug/pprof/cmdline", http.StatusOK, "")
 }
 
+// What a scrape has gathered is let go before the next one gathers.
+func TestOneAtATime(t *testing.T) {
+	o := &oneAtATime{from: prometheus.NewRegistry()}
+	for range 2 {
+		_, done, err := o.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.mu.TryLock() {
+			t.Fatal("another one could gather")
+		}
+		done()
+	}
+	if !o.mu.TryLock() {
+		t.Error("no other one could gather")
+	}
+}
+
 func TestMetrics_none(t *testing.T) {
 	m, err := ServeMetrics(t.Context(), "", slog.New(slog.DiscardHandler))
 	if m != nil || err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Metrics serves what others watch a daemon by: /metrics, /healthz and /readyz, on loopback /debug/pprof/ too. Nil serves
@@ -40,7 +41,7 @@ func ServeMetrics(ctx context.Context, address string, log *slog.Logger) (*Metri
 	m.Add(collectors.NewGoCollector())
 	m.Add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", limited(promhttp.HandlerForTransactional(&oneAtATime{from: m.registry}, promhttp.HandlerOpts{})))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", m.readyz)
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
@@ -54,6 +55,33 @@ func ServeMetrics(ctx context.Context, address string, log *slog.Logger) (*Metri
 	m.serving.Go(func() { _ = m.server.Serve(l) }) // ends by Close
 	log.Info("metrics are served", "address", l.Addr().String())
 	return m, nil
+}
+
+// oneAtATime gathers for one scrape after the other: what one holds of a large configuration is much.
+type oneAtATime struct {
+	from prometheus.Gatherer
+	mu   sync.Mutex
+}
+
+// Gather implements prometheus.TransactionalGatherer.
+func (o *oneAtATime) Gather() ([]*dto.MetricFamily, func(), error) {
+	o.mu.Lock()
+	families, err := o.from.Gather()
+	return families, o.mu.Unlock, err
+}
+
+// scrapeTimeout is how long a client may take to read what it asked for, waiting for others included.
+const scrapeTimeout = time.Minute
+
+// limited ends a reply that its client does not read.
+func limited(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeTimeout)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Add shows what a collector has at /metrics.
