@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,28 +15,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"bigpipe/cmd/internal/output"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// output collects what a program writes while the test reads.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 func TestUsage(t *testing.T) {
 	dir := t.TempDir()
@@ -63,7 +44,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"--state-dir", dir, "--metrics", "nonsense"}, 1, []string{"metrics"}},
 	}
 	for _, tt := range tests {
-		var out output
+		var out output.Buffer
 		if got := run(t.Context(), tt.args, nil, &out, &out); got != tt.status {
 			t.Errorf("%q: status %d, want %d\n%s", tt.args, got, tt.status, out.String())
 		}
@@ -80,7 +61,7 @@ func TestRun(t *testing.T) {
 	socket := "unix://" + filepath.Join(dir, "d.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var out output
+	var out output.Buffer
 	done := make(chan int, 1)
 	go func() {
 		done <- run(ctx, []string{"--state-dir", filepath.Join(dir, "state"), "--listen", socket, "--metrics", "127.0.0.1:0", "--map", "10.0.0.0/8=127.0.0.0/8"}, nil, io.Discard, &out)

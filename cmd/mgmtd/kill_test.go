@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/credentials/insecure"
 
+	"bigpipe/cmd/internal/output"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store"
 )
@@ -44,7 +45,7 @@ func TestKill(t *testing.T) {
 	for round := range 8 {
 		child := exec.Command(os.Args[0], "--state-dir", state, "--listen", address, "--dataplane", "unix://"+filepath.Join(dir, "none.sock"))
 		child.Env = append(os.Environ(), childEnv+"=1")
-		log := &output{}
+		log := &output.Buffer{}
 		child.Stderr = log
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
@@ -87,7 +88,7 @@ func loadTime(ctx context.Context, t *testing.T, client pb.AdminClient) time.Dur
 	for _, limit := range []int{2, 1} {
 		started = time.Now()
 		result, out, err := execute(ctx, client, pb.ExecuteMode_EXECUTE_MODE_LOAD, site(limit))
-		if err != nil || result.GetExitStatus() != 3 {
+		if err != nil || result.GetExitStatus() != pb.ExitNotInEffect {
 			t.Fatalf("%v %v\n%s", result, err, out)
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"bigpipe/cmd/internal/output"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -33,28 +33,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// output collects what a program writes while the test reads.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // running is a program within the test.
 type running struct {
 	t      *testing.T
-	stderr *output
+	stderr *output.Buffer
 	stop   func() int
 }
 
@@ -62,7 +44,7 @@ type running struct {
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, stderr: &output{}}
+	r := &running{t: t, stderr: &output.Buffer{}}
 	status := make(chan int, 1)
 	go func() { status <- run(ctx, args, environment{}, strings.NewReader(""), io.Discard, r.stderr) }()
 	r.stop = sync.OnceValue(func() int { cancel(); return <-status })
@@ -168,7 +150,7 @@ func TestUsage(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var out output
+			var out output.Buffer
 			args := append([]string{"--state-dir", t.TempDir()}, test.args...)
 			if got := run(t.Context(), args, environment{}, strings.NewReader(""), &out, &out); got != test.status || !strings.Contains(out.String(), test.want) {
 				t.Errorf("status %d\n%s", got, out.String())
@@ -190,12 +172,12 @@ func TestRun_socket(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
-	var out output
+	var out output.Buffer
 	if got := run(t.Context(), args, environment{}, strings.NewReader(""), &out, &out); got != 1 || !strings.Contains(out.String(), "in use by another process") {
 		t.Errorf("a second one: status %d\n%s", got, out.String())
 	}
 	other := append([]string{"--state-dir", filepath.Join(dir, "other")}, args[2:]...)
-	out = output{}
+	out = output.Buffer{}
 	if got := run(t.Context(), other, environment{}, strings.NewReader(""), &out, &out); got != 1 || !strings.Contains(out.String(), "another process serves it") {
 		t.Errorf("on the same socket: status %d\n%s", got, out.String())
 	}
