@@ -3,6 +3,8 @@ package mgmtd
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -26,17 +28,14 @@ func (s *Server) GetConfig(r *pb.GetConfigRequest, stream grpc.ServerStreamingSe
 			return storeStatus(err)
 		}
 	}
+	if r.GetKeysOnly() {
+		return sendKeys(stream, number, keys(tree, r.GetPrefixes()))
+	}
 	reply, size := &pb.GetConfigReply{Revision: number}, 0
 	var err error
 	eachWith(tree, r.GetPrefixes(), func(o *pb.Object) bool {
-		if r.GetKeysOnly() {
-			reply.Keys = append(reply.Keys, o.Key())
-			size += len(o.Key())
-		} else {
-			reply.Objects = append(reply.Objects, o)
-			size += proto.Size(o)
-		}
-		if size >= pieceBytes {
+		reply.Objects = append(reply.Objects, o)
+		if size += proto.Size(o); size >= pieceBytes {
 			err = stream.Send(reply)
 			reply, size = &pb.GetConfigReply{Revision: number}, 0
 		}
@@ -46,6 +45,50 @@ func (s *Server) GetConfig(r *pb.GetConfigRequest, stream grpc.ServerStreamingSe
 		return err
 	}
 	return stream.Send(reply)
+}
+
+// keys are the keys with one of the prefixes, all without any, in order. The members of pools are nodes, and so are their
+// addresses.
+func keys(v config.View, prefixes []string) []string {
+	wanted := func(key string) bool {
+		return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+	}
+	var list []string
+	eachWith(v, prefixes, func(o *pb.Object) bool {
+		list = append(list, o.Key())
+		return true
+	})
+	const node = "node/"
+	if len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(p, node) || strings.HasPrefix(node, p) }) {
+		v.Range("pool", func(o *pb.Object) bool {
+			for _, m := range o.GetPool().GetMembers() {
+				names := []string{m.GetAddress()}
+				if place, err := netip.ParseAddrPort(m.GetAddress()); err == nil {
+					names = append(names, place.Addr().String())
+				}
+				for _, name := range names {
+					if wanted(node + name) {
+						list = append(list, node+name)
+					}
+				}
+			}
+			return true
+		})
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// sendKeys sends keys in pieces.
+func sendKeys(stream grpc.ServerStreamingServer[pb.GetConfigReply], revision uint64, keys []string) error {
+	const piece = 4096 // keys are short
+	for len(keys) > piece {
+		if err := stream.Send(&pb.GetConfigReply{Revision: revision, Keys: keys[:piece]}); err != nil {
+			return err
+		}
+		keys = keys[piece:]
+	}
+	return stream.Send(&pb.GetConfigReply{Revision: revision, Keys: keys})
 }
 
 // eachWith calls fn for the objects whose key has one of the prefixes; all without any.

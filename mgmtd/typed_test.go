@@ -2,10 +2,14 @@ package mgmtd
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
 	pb "bigpipe/proto/bigpipe/v1"
@@ -13,17 +17,57 @@ import (
 
 func TestGetConfig_keys_only(t *testing.T) {
 	a := startAdmin(t, "")
-	a.mustLoad(smallSite)
-	stream, err := a.client.GetConfig(context.Background(), &pb.GetConfigRequest{Prefixes: []string{"pool/"}, KeysOnly: true})
-	if err != nil {
-		t.Fatal(err)
+	a.mustLoad("pool web { member 127.0.1.1:80 member 127.0.1.2:80 }\npool other { member [::1]:80 member 127.0.1.1:81 }\nnode 127.0.1.3 disable\n")
+	for name, test := range map[string]struct {
+		prefixes []string
+		want     string
+	}{
+		"all":      {nil, "node/127.0.1.1 node/127.0.1.1:80 node/127.0.1.1:81 node/127.0.1.2 node/127.0.1.2:80 node/127.0.1.3 node/::1 node/[::1]:80 pool/other pool/web"},
+		"pools":    {[]string{"pool/"}, "pool/other pool/web"},
+		"one pool": {[]string{"pool/w"}, "pool/web"},
+		"nodes":    {[]string{"node/127.0.1.2", "node/127.0.1.3"}, "node/127.0.1.2 node/127.0.1.2:80 node/127.0.1.3"},
+		"none":     {[]string{"rule/"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(a.keys(test.prefixes...), " "); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
 	}
-	reply, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
+}
+
+func TestGetConfig_many_keys(t *testing.T) {
+	a := startAdmin(t, "")
+	var text strings.Builder
+	for i := range 10000 {
+		fmt.Fprintf(&text, "pool p%d { member 127.0.1.1:80 }\n", i)
 	}
-	if want := []string{"pool/web"}; !cmp.Equal(reply.GetKeys(), want) || len(reply.GetObjects()) > 0 {
-		t.Errorf("got %v, want the keys %v and no objects", reply, want)
+	a.mustLoad(text.String())
+	if got := a.keys("pool/"); len(got) != 10000 || !slices.IsSorted(got) {
+		t.Errorf("%d keys", len(got))
+	}
+}
+
+// keys reads keys, and checks that no objects come with them.
+func (a *admin) keys(prefixes ...string) []string {
+	a.t.Helper()
+	stream, err := a.client.GetConfig(context.Background(), &pb.GetConfigRequest{Prefixes: prefixes, KeysOnly: true})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var keys []string
+	for {
+		reply, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return keys
+		}
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if len(reply.GetObjects()) > 0 {
+			a.t.Errorf("objects come with the keys: %v", reply)
+		}
+		keys = append(keys, reply.GetKeys()...)
 	}
 }
 

@@ -714,7 +714,7 @@ type GetConfigRequest struct {
 	Prefixes []string `protobuf:"bytes,1,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
 	// 0: the newest.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Send keys instead of objects.
+	// Send keys instead of objects. Every member of a pool, and its address, is then a node, whether it has settings or not.
 	KeysOnly      bool `protobuf:"varint,3,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
