@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -81,5 +82,45 @@ func (t *Table) notInEffect(m proto.Message, prefix string) []string {
 			}
 		}
 	}
+	return list
+}
+
+// Ignored lists the attributes that a statement sets and that nothing acts on, by their words: "min_active_members", "member
+// priority". Left out are values that make no difference (a default, something switched off), what the dataplane reports itself
+// because it acts on other values of the attribute, and statements of which nothing is in effect.
+func (s *Statement) Ignored() []string {
+	t := TableOf(s.Kind)
+	if s.Object == nil || t == nil || !s.InEffect() {
+		return nil
+	}
+	list := t.ignored(s.Object.Message().Interface(), "")
+	for _, m := range s.Object.GetPool().GetMembers() {
+		for _, name := range Members.ignored(m, "member ") {
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
+func (t *Table) ignored(m proto.Message, prefix string) []string {
+	var list []string
+	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		a := t.Find(string(fd.Name()))
+		if a == nil || a.Acts {
+			return true
+		}
+		matters := slices.ContainsFunc(a.Lines(m), func(line string) bool {
+			value := strings.TrimPrefix(line, a.Name()+" ")
+			off := slices.Contains(idle, value) && (a.Default == "" || slices.Contains(idle, a.Default))
+			return value != a.Default && !off
+		})
+		if matters {
+			list = append(list, prefix+a.Name())
+		}
+		return true
+	})
+	slices.Sort(list)
 	return list
 }

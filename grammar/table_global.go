@@ -38,7 +38,7 @@ func globalRows() []*Attribute {
 		{Words: w("tping_node"), Words3: w("tping_node"), Release: Legacy, Value: ValueSeconds, Default: "5", Field: "tping_node", Help: "seconds between pings of a node"},
 		{Words: w("timeout_node"), Words3: w("timeout_node"), Release: Legacy, Value: ValueSeconds, Default: "16", Field: "timeout_node",
 			Help: "seconds after which a silent node is down"},
-		{Words: w("maint"), Words3: w("maint"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "maint", Help: "maintenance mode: nothing new"},
+		{Words: w("maint"), Words3: w("maint"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "maint", Help: "maintenance mode: nothing new", Acts: true},
 		{Words: w("unit"), Words3: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "the unit's number"},
 
 		{Words: w("persist_across_services"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_services",
@@ -55,7 +55,7 @@ func globalRows() []*Attribute {
 		{Words: w("persist_table_limit"), Aliases: [][]string{w("persist table limit")}, Release: Ours, Value: ValueNumber, Default: "1000000",
 			Field: "persist_table_limit", Help: "records at most", Acts: true},
 		{Words: w("sticky table limit"), Aliases: [][]string{w("sticky_table_limit")}, Release: Release4, Value: ValueNumber, Field: "sticky_table_limit",
-			Help: "sticky records at most", Acts: true},
+			Help: "sticky records at most"},
 		{Words: w("cookie_key"), Release: Ours, Value: valueForm, Field: "cookie_keys", form: cookieKeyForm,
 			Help: "a key for encrypted cookies and its file; repeatable, the first encrypts"},
 	}

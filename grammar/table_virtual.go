@@ -9,7 +9,7 @@ func init() {
 	Virtuals = newTable(KindVirtual, "virtual", &pb.VirtualServer{}, virtualRows())
 	VirtualAddresses = newTable(KindVirtualAddress, "virtual address", &pb.VirtualAddress{}, []*Attribute{
 		stateRow("enable", "disable", "enabled", "accept connections to this address", true),
-		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit", Acts: true},
+		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit"},
 		{Words: w("netmask"), Release: Legacy, Value: ValueMask, Field: "netmask", Help: "mask of the address"},
 		{Words: w("broadcast"), Release: Legacy, Value: ValueAddress, Field: "broadcast", Help: "broadcast address"},
 		{Words: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "unit that owns the address"},
@@ -59,7 +59,7 @@ func virtualOurRows() []*Attribute {
 	trusted := ours("trusted_proxies", valueForm, "", "addresses and networks whose X-Forwarded-For is believed", false)
 	trusted.form = trustedForm
 	return []*Attribute{
-		ours("oneconnect", ValueSwitch, "disable", "decide per request and reuse server connections", false),
+		ours("oneconnect", ValueSwitch, "disable", "decide per request and reuse server connections", true),
 		mask,
 		ours("oneconnect_max_size", ValueNumber, "10000", "idle server connections at most", false),
 		ours("oneconnect_max_age", ValueSeconds, "86400", "seconds after which a server connection is not reused", false),
@@ -67,12 +67,12 @@ func virtualOurRows() []*Attribute {
 		ours("oneconnect_share_pools", ValueSwitch, "disable", "share server connections between pools", false),
 		ours("http", ValueWord, "auto", "read the traffic as HTTP", true),
 		ours("transparent", ValueSwitch, "disable", "keep the client's address towards members", false),
-		ours("x_forwarded_for", ValueSwitch, "disable", "tell members the client's address in a header", false),
+		ours("x_forwarded_for", ValueSwitch, "disable", "tell members the client's address in a header", true),
 		ours("proxy_protocol", ValueWord, "none", "tell members the client's address before the first byte", false),
 		trusted,
 		ours("header_timeout", ValueSeconds, "10", "seconds to wait for a request's head", true),
 		ours("idle_timeout", ValueSeconds, "300", "seconds after which an idle connection is ended", true),
-		ours("body_min_rate", ValueNumber, "100", "bytes a second that a client must send", false),
+		ours("body_min_rate", ValueNumber, "100", "bytes a second that a client must send", true),
 		ours("split_sticks", ValueSwitch, "disable", "a weighted choice is kept for returning clients", false),
 	}
 }

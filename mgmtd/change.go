@@ -66,7 +66,7 @@ func (e *execution) change(ctx context.Context) (*changed, error) {
 	case err != nil:
 		return nil, e.storeFault(err)
 	case e.header.GetDryRun():
-		if err := e.report(keptNotes(d.out)...); err != nil {
+		if err := e.report(d.out.Notes()...); err != nil {
 			return nil, err
 		}
 		return nil, e.dryRun(d.base.Tree, d.out)

@@ -34,7 +34,6 @@ const (
 	codeRefused    = "refused"
 	codeStore      = "store"
 	codeLimit      = "limit"
-	codeKept       = "kept"
 	codePending    = "pending"
 	codeUnanswered = "unanswered"
 )
@@ -224,25 +223,10 @@ func (e *execution) parse(text []byte) error {
 
 // notes says what was kept without an effect, one line a kind, and what waits to be confirmed.
 func (e *execution) notes(out *eval.Outcome) []*pb.Diagnostic {
-	notes := keptNotes(out)
+	notes := out.Notes()
 	if p := e.server.store.Newest().Pending; p != nil && out.Summary != "" {
 		notes = append(notes, note(pb.Severity_SEVERITY_NOTE, codePending, "goes back to revision %d at %s unless confirmed",
 			p.BackTo, p.Deadline.Local().Format(time.DateTime)))
-	}
-	return notes
-}
-
-// keptNotes says what was kept without an effect, one line a kind.
-func keptNotes(out *eval.Outcome) []*pb.Diagnostic {
-	var notes []*pb.Diagnostic
-	for _, k := range out.Kept {
-		plural := "statements"
-		if k.Count == 1 {
-			plural = "statement"
-		}
-		n := note(pb.Severity_SEVERITY_NOTE, codeKept, "%s: %d %s kept, not in effect", k.Keyword, k.Count, plural)
-		n.Position = k.Position
-		notes = append(notes, n)
 	}
 	return notes
 }

@@ -264,6 +264,9 @@ func (a *app) checkFile(ctx context.Context, mode eval.Mode, name string, text [
 			return d.GetCode() == config.CodeUndefined || d.GetCode() == eval.CodeNotFound
 		})
 	}
+	if !hasError(diagnostics) && !hasError(found) {
+		found = append(found, outcome.Notes()...)
+	}
 	// Faulty statements are no reason to miss the faults of others.
 	diagnostics = eval.Join(diagnostics, found)
 	report(diagnostics)

@@ -63,6 +63,7 @@ type evaluator struct {
 	unknown map[string]bool
 	ports   map[uint32]uint32
 	kept    []Kept
+	ignored []Ignored
 	// counted is where the statement begins that was counted last.
 	counted *pb.Position
 	summary []string
@@ -159,6 +160,7 @@ func (e *evaluator) evaluate(s *grammar.Statement) {
 		return
 	}
 	e.countKept(s)
+	e.countIgnored(s)
 	switch s.Action {
 	case grammar.ActionDefine:
 		e.define(s)

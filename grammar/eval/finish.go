@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -50,7 +51,7 @@ func (e *evaluator) finish() *Outcome {
 	out.PortPersist = e.ports
 	out.PortPersistChanged = !maps.Equal(e.ports, e.options.PortPersist)
 	out.ClearSticky = slices.Sorted(maps.Keys(e.sticky))
-	out.Kept = e.kept
+	out.Kept, out.Ignored = e.kept, e.ignored
 	if len(out.Changes) > 0 || e.wasReset {
 		out.Summary = e.summarizeAll()
 	}
@@ -223,26 +224,49 @@ func (e *evaluator) source(p *pb.Position) string {
 	if p == nil {
 		return ""
 	}
-	for _, s := range e.statements {
-		from, to := s.Position, s.End
-		if from.GetFile() != p.GetFile() || p.GetLine() < from.GetLine() || to != nil && p.GetLine() > to.GetLine() {
-			continue
+	// The statements stand in the order of the text: the one that holds the position is the last that begins before it, or one of
+	// those that begin with it.
+	i := sort.Search(len(e.statements), func(i int) bool { return before(p, e.statements[i].Position) })
+	for i--; i >= 0; i-- {
+		s := e.statements[i]
+		if line, ok := lineOf(s, p); ok {
+			return line
 		}
-		lines := strings.Split(s.Text, "\n")
-		i := int(p.GetLine() - from.GetLine())
-		if i >= len(lines) {
-			continue
+		if !proto.Equal(s.Position, e.statements[max(0, i-1)].Position) {
+			break
 		}
-		line := strings.TrimSuffix(lines[i], "\r")
-		if i == 0 {
-			if p.GetColumn() < from.GetColumn() || int(p.GetColumn()) > int(from.GetColumn())+len([]rune(line)) {
-				continue
-			}
-			line = strings.Repeat(" ", int(max(1, from.GetColumn()))-1) + line
-		}
-		return line
 	}
 	return ""
+}
+
+// before tells whether p stands before q.
+func before(p, q *pb.Position) bool {
+	return p.GetLine() < q.GetLine() || p.GetLine() == q.GetLine() && p.GetColumn() < q.GetColumn()
+}
+
+// lineOf returns the line of a statement's text at a position; false when the position is not in the statement.
+func lineOf(s *grammar.Statement, p *pb.Position) (string, bool) {
+	from, to := s.Position, s.End
+	if from.GetFile() != p.GetFile() || p.GetLine() < from.GetLine() || to != nil && p.GetLine() > to.GetLine() {
+		return "", false
+	}
+	rest := s.Text
+	for n := from.GetLine(); n < p.GetLine(); n++ {
+		_, after, found := strings.Cut(rest, "\n")
+		if !found {
+			return "", false
+		}
+		rest = after
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	line = strings.TrimSuffix(line, "\r")
+	if p.GetLine() > from.GetLine() {
+		return line, true
+	}
+	if p.GetColumn() < from.GetColumn() || int(p.GetColumn()) > int(from.GetColumn())+len([]rune(line)) {
+		return "", false
+	}
+	return strings.Repeat(" ", int(max(1, from.GetColumn()))-1) + line, true
 }
 
 // forgetCommandText takes out of the changed objects what they remember of the commands' text: nobody can look it up later.

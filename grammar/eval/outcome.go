@@ -54,6 +54,8 @@ type Outcome struct {
 	Reset bool
 	// Kept counts the statements that are kept, not in effect, by their first word and in the order of the text.
 	Kept []Kept
+	// Ignored lists the attributes that nothing acts on of statements that are in effect otherwise, by the kind of object.
+	Ignored []Ignored
 	// Summary says in a few words what was done, for the revision: "pool web modify", "load bigip.conf". "" when nothing was.
 	Summary string
 	// Exit is the status that a command ends with: 0 done, 1 refused because of the running state, 2 faulty text.
