@@ -43,6 +43,7 @@ type conn struct {
 	state   connState
 	sends   uint8         // successful sends, up to 2
 	ended   bool          // the peer has sent its last byte, or reading failed: nothing more can come
+	silent  bool          // the peer promised to send nothing more, and has little to receive
 	aborted atomic.Bool   // the close resets
 	pulled  atomic.Uint64 // bytes read
 	pushed  atomic.Uint64 // bytes written
@@ -78,7 +79,7 @@ type poller struct {
 
 // open makes c the socket fd. The clock and killed must be set.
 func (c *conn) open(fd int) {
-	c.fd, c.state, c.sends, c.ended = fd, connOpen, 0, false
+	c.fd, c.state, c.sends, c.ended, c.silent = fd, connOpen, 0, false, false
 	c.aborted.Store(false)
 	c.poller.Store(nil)
 	c.reader.set(0, 0)

@@ -20,6 +20,8 @@ const (
 	leavingSlice = 1 << 20
 	// leavingMost is how many there may be for each shard of the table; the oldest goes first.
 	leavingMost = 512
+	// leavingLittle is how many bytes are as good as received when they are sent.
+	leavingLittle = 64 << 10
 	// leavingEnd is how long the end of the table waits for them.
 	leavingEnd = 500 * time.Millisecond
 )
@@ -117,7 +119,7 @@ func (t *Table) leave(c *conn, shard uint8) {
 	if !c.isOpen() {
 		return
 	}
-	if c.aborted.Load() || c.ended || shutdownWrite(c.fd) != 0 {
+	if c.aborted.Load() || c.ended || c.silent && c.quiet() || shutdownWrite(c.fd) != 0 {
 		c.close()
 		return
 	}

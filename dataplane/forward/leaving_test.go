@@ -55,11 +55,15 @@ func TestClosingResponseArrives(t *testing.T) {
 		{"HTTP_1_0_POST_and_an_empty_line", "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\na", "\r\n", sized},
 		{"close_and_an_empty_line", post, "\r\n", sized},
 		{"close_and_a_request", get("Connection: close"), get(), sized},
+		{"close_and_a_request_small", get("Connection: close"), get(), "HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + body[:60000]},
 		{"until_close_and_a_request", get(), get(), "HTTP/1.1 200 OK\r\n\r\n" + body},
 		{"short_body_and_a_request", get(), get(), strings.Replace(sized, ": 200000", ": 300000", 1)},
 	}
 	for _, tt := range tests {
 		for _, when := range []string{"before_the_answer", "after_the_answer"} {
+			if strings.HasSuffix(tt.name, "_small") && when == "after_the_answer" {
+				continue // it promised to send nothing more, and is believed
+			}
 			t.Run(tt.name+"_"+when, func(t *testing.T) {
 				serve, release := gated(tt.answer)
 				o := newOrigin(t, "s", "127.0.0.11:0", serve)
@@ -77,7 +81,7 @@ func TestClosingResponseArrives(t *testing.T) {
 					time.Sleep(20 * time.Millisecond) // what a reset would need
 				}
 				got, err := c.rest()
-				if n := strings.Count(got, "x"); err != nil || n != len(body) {
+				if n := strings.Count(got, "x"); err != nil || n != strings.Count(tt.answer, "x") {
 					t.Errorf("%d bytes of the body, %v", n, err)
 				}
 			})

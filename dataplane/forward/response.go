@@ -113,7 +113,15 @@ func (x *exchange) respond() outcome {
 	if after == http1.KeepAlive && r.After() == http1.KeepAlive {
 		return keeping
 	}
+	s.client.silent = x.silent()
 	return closing
+}
+
+// silent reports whether the client promised to send nothing after this request, and is likely to keep that: after a body some
+// send an empty line. The connection is then closed without waiting for its end, which costs a tenth of all its work.
+func (x *exchange) silent() bool {
+	framing, _ := x.request.Framing()
+	return !x.asked.KeepAlive && framing == http1.FramingNone && x.s.in.len() == 0 && x.s.client.pushed.Load() <= leavingLittle
 }
 
 // dropCookies drops the lines in which the server sets a cookie of the name that is ours.
