@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,7 +32,7 @@ func (a *app) shell(ctx context.Context, c *client.Client) int {
 	inShell := *a
 	inShell.inShell, inShell.client = true, c
 	names := client.NewNames(c, namesLife, completionTime)
-	var screen io.Writer = a.stdout
+	screen := a.stdout
 	if terminal := terminalOf(a.stdout); terminal != nil {
 		screen = terminal
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -177,6 +178,9 @@ func TestShell_keys(t *testing.T) {
 		t.Errorf("pool -? prints %q", out)
 	}
 	// Names of files, with blanks too.
+	x.send("pool two { member 10.1.1.1\t")
+	x.expect("10.1.1.1:80 ")
+	x.send("\x15") // the line is dropped
 	x.send("merge my\t")
 	x.expect(`"my site.conf" `)
 	if out := x.run(""); strings.Contains(out, "bigpipe:") {
@@ -211,6 +215,45 @@ func TestShell_keys(t *testing.T) {
 	info, err := os.Stat(filepath.Join(site.Dir, ".bigpipe_history"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the history is %v, %v; only its owner may read it", info.Mode(), err)
+	}
+}
+
+// TestShell_suspend stops the shell by Ctrl-Z and goes on, and clears the screen by Ctrl-L.
+func TestShell_suspend(t *testing.T) {
+	t.Parallel()
+	site := newSite(t, "")
+	start(t, site, "mgmtd")
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		skipWithout(t, "bash")
+	}
+	cmd := site.Command("bigpipe")
+	cmd.Path, cmd.Args = bash, []string{"bash", "--norc", "--noprofile", "-i"}
+	cmd.Env = append(cmd.Env, "PATH="+programs+":"+os.Getenv("PATH"), "PS1=ready> ")
+	x := startTerminal(t, cmd)
+	x.expect("ready> ")
+	x.send("bigpipe\r")
+	x.expect(prompt)
+	x.send("hist\x1a")
+	x.expect("Stopped")
+	x.expect("ready> ")
+	x.send("echo still ''here\r")
+	x.expect("still here")
+	x.send("fg\r")
+	x.expect(prompt + "hist")
+	x.send("\x0c")
+	x.expect(prompt + "hist")
+	if !strings.Contains(x.raw(), "\x1b[H\x1b[2J") {
+		t.Error("Ctrl-L does not clear the screen")
+	}
+	x.send("\r")
+	x.expect("REVISION")
+	x.expect(prompt)
+	x.send("exit\r")
+	x.expect("ready> ")
+	x.send("exit $?\r")
+	if status := x.end(); status != 0 {
+		t.Errorf("status %d", status)
 	}
 }
 

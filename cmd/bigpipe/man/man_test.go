@@ -52,10 +52,21 @@ func TestPages_name_everything(t *testing.T) {
 func TestPages_say_what_is_ours(t *testing.T) {
 	conf, commands, mgmtd, dataplane := page(t, "bigip.conf.5"), page(t, "bigpipe.1"), page(t, "bigpipe-mgmtd.8"), page(t, "bigpipe-dataplane.8")
 	for _, c := range []struct{ page, text string }{
-		{conf, "persist timer limit"}, {conf, "persist timer timeout"}, {conf, "persist_on_any_vip"}, {conf, "persist_on_any_port_same_vip"},
-		{conf, "SSL records"}, {conf, "forced down"}, {conf, "kept, not in effect"}, {conf, "1677787402.36895.0000"},
-		{commands, ".SH EXIT STATUS"}, {commands, "PAGER"}, {commands, "NO_COLOR"}, {commands, "completion bash"}, {commands, "watch"},
-		{mgmtd, "100 revisions"}, {dataplane, "without mgmtd"},
+		{conf, "persist timer limit"},
+		{conf, "persist timer timeout"},
+		{conf, "persist_on_any_vip"},
+		{conf, "persist_on_any_port_same_vip"},
+		{conf, "SSL records"},
+		{conf, "forced down"},
+		{conf, "kept, not in effect"},
+		{conf, "1677787402.36895.0000"},
+		{commands, ".SH EXIT STATUS"},
+		{commands, "PAGER"},
+		{commands, "NO_COLOR"},
+		{commands, "completion bash"},
+		{commands, "watch"},
+		{mgmtd, "100 revisions"},
+		{dataplane, "without mgmtd"},
 	} {
 		if !strings.Contains(strings.ReplaceAll(c.page, `\-`, "-"), c.text) {
 			t.Errorf("a page does not say %q", c.text)

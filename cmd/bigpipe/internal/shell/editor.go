@@ -3,11 +3,15 @@ package shell
 import (
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/chzyer/readline"
+	"golang.org/x/sys/unix"
 )
 
 // editor gives a line of readline its keys: Tab completes, ? explains. Readline calls it from one goroutine; setPrompt may be
@@ -39,11 +43,17 @@ func (e *editor) filter(key rune) (rune, bool) {
 		return readline.CharLineEnd, true // take what was found
 	case key == readline.CharTab && e.indenting():
 		return ' ', true
+	case key == readline.CharCtrlL && !searching: // readline would leave what is below
+		fmt.Fprint(e.line.Stdout(), "\x1b[H\x1b[2J")
+		return readline.CharBell, true
+	case key == readline.CharCtrlZ: // readline would stop whatever started this program, too
+		e.suspend()
+		return readline.CharBell, true
 	case key == readline.CharTab, key == '?' && !searching && !e.literal():
 		e.key = key
 		return readline.CharBell, true // does nothing by itself
 	case key == readline.CharEnter, key == readline.CharCtrlJ, key == readline.CharInterrupt, key == readline.CharDelete,
-		key == readline.CharBckSearch, key == readline.CharFwdSearch, key == readline.CharCtrlZ:
+		key == readline.CharBckSearch, key == readline.CharFwdSearch:
 		e.setEditing(false)
 	}
 	return key, true
@@ -82,6 +92,27 @@ func (e *editor) setEditing(editing bool) {
 		e.line.SetPrompt(e.prompt)
 	}
 	e.editing = editing
+}
+
+// suspendTime bounds the wait for the signal to stop, which comes to nothing where no shell could let the program go on.
+const suspendTime = 500 * time.Millisecond
+
+// suspend stops the program, and those in front of the terminal with it, as Ctrl-Z does, until the user's shell lets it go on.
+func (e *editor) suspend() {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, unix.SIGCONT)
+	defer signal.Stop(goesOn)
+	if err := e.line.Terminal.ExitRawMode(); err != nil {
+		return
+	}
+	if err := unix.Kill(0, unix.SIGTSTP); err == nil {
+		select {
+		case <-goesOn:
+		case <-time.After(suspendTime):
+		}
+	}
+	_ = e.line.Terminal.EnterRawMode()
+	e.line.Refresh()
 }
 
 // setPrompt changes the prompt, at once where a line is being read.

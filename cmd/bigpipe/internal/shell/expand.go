@@ -61,7 +61,11 @@ func (l *Language) wrong(text string) bool {
 		if s.Action != grammar.ActionShow || s.Key == "" || l.Names == nil {
 			return false
 		}
+		keyword, _, _ := strings.Cut(s.Text, " ")
 		_, name := pb.SplitKey(s.Key)
+		if _, choices := l.options(keyword+" ", name); len(choices) == 0 {
+			return false // it cannot be meant as anything else
+		}
 		_, known := slices.BinarySearch(l.Names(s.Kind, name), name)
 		return !known
 	})

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -70,9 +71,24 @@ func (l *Language) Complete(text string) (candidates []Candidate, start int) {
 	var lists [][]Candidate
 	for _, before := range l.readings(text[:start]) {
 		found, _ := l.grammar(before+partial, len(before), partial)
-		lists = append(lists, found, fileCandidates(lastStatement(before), partial))
+		words := lastStatement(before)
+		lists = append(lists, found, fileCandidates(words, partial), l.members(words, partial))
 	}
 	return merge(lists...), start
+}
+
+// members completes the address of a member in a pool.
+func (l *Language) members(words []string, partial string) []Candidate {
+	if len(words) < 3 || words[0] != "pool" || words[len(words)-1] != "member" || openBlock(words) < 0 {
+		return nil
+	}
+	var list []Candidate
+	for _, name := range l.names(grammar.KindNode, partial) {
+		if _, err := netip.ParseAddrPort(name); err == nil {
+			list = append(list, Candidate{Text: name, Help: "node"})
+		}
+	}
+	return list
 }
 
 // merge makes one list of several, in order.

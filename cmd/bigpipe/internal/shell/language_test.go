@@ -125,6 +125,7 @@ func TestLanguageComplete(t *testing.T) {
 		"pool web show # po":             {not: "pool"},
 		"virt 10.0.0.1:80 use pool ":     {want: "web shop"},
 		"pool web { member 10.1.1.1:80 ": {want: "ratio"},
+		"po web del { member ":           {want: "10.1.1.1:80", not: "10.1.1.1 ratio"},
 	} {
 		candidates, start := testLanguage().Complete(text)
 		found := " "
