@@ -32,6 +32,7 @@ lint: ## linters, formatting and the proto rules
 	$(GOLANGCI_LINT) run ./...
 	@test -z "$$($(GOFUMPT) -l $$(git ls-files '*.go' ':!*.pb.go'))" || { $(GOFUMPT) -l $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	$(BUF) lint
+	$(GO) mod tidy -diff
 
 bench: build ## bigpipe, HAProxy and nginx in turns; report in bench/out/report.txt (BENCH="-quick -only close")
 	@mkdir -p bench/out

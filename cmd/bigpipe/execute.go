@@ -88,9 +88,6 @@ func (a *app) executeTo(ctx context.Context, out io.Writer, header *pb.ExecuteHe
 	return int(result.GetExitStatus())
 }
 
-// exitNotInEffect: stored, but not in effect on at least one dataplane.
-const exitNotInEffect = 3
-
 // reportEffects names what is not in effect, and where.
 func (a *app) reportEffects(result *pb.ExecuteResult) {
 	if result.GetExitStatus() != exitNotInEffect {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"bigpipe/cmd/internal/host"
 	"bigpipe/grammar"
 	"bigpipe/grammar/eval"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -256,7 +256,7 @@ func (a *app) checkFile(ctx context.Context, mode eval.Mode, name string, text [
 	statements, diagnostics := grammar.Parse(name, text)
 	outcome := eval.Evaluate(config.NewTree(), statements, eval.Options{
 		Mode: mode, File: name,
-		Resolve: func(host string) (netip.Addr, error) { return resolve(ctx, host) },
+		Resolve: func(name string) (netip.Addr, error) { return host.Address(ctx, name) },
 	})
 	found := outcome.Diagnostics
 	if mode == eval.ModeMerge {
@@ -286,22 +286,6 @@ func objects(v config.View) []*pb.Object {
 		})
 	}
 	return all
-}
-
-// resolve asks this host for an address, an IPv4 address first.
-func resolve(ctx context.Context, host string) (netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	for _, addr := range addrs {
-		if addr = addr.Unmap(); addr.Is4() {
-			return addr, nil
-		}
-	}
-	return addrs[0].Unmap(), nil
 }
 
 // checkWords checks the words of a command: their syntax, not whether what they name exists.

@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"os/user"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -19,16 +18,18 @@ import (
 
 	"bigpipe/cmd/bigpipe/internal/client"
 	"bigpipe/cmd/bigpipe/internal/lab"
+	"bigpipe/cmd/internal/version"
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
-// Exit statuses.
+// Exit statuses, under the names that fit here.
 const (
-	exitDone        = 0
-	exitRefused     = 1
-	exitUsage       = 2
-	exitUnreachable = 4
+	exitDone        = pb.ExitDone
+	exitRefused     = pb.ExitRefused
+	exitUsage       = pb.ExitFaulty
+	exitNotInEffect = pb.ExitNotInEffect
+	exitUnreachable = pb.ExitUnreachable
 )
 
 func main() {
@@ -96,9 +97,9 @@ func (a *app) run(ctx context.Context) int {
 	o, env := a.options, a.env
 	if o.version {
 		if a.json() {
-			return a.print("version", version())
+			return a.print("version", version.String())
 		}
-		return a.print("version", "bigpipe "+version())
+		return a.print("version", "bigpipe "+version.String())
 	}
 	if o.help {
 		return a.paged(ctx, func(a *app, _ context.Context) int { return a.help(o.words) })
@@ -206,12 +207,4 @@ func actor() string {
 		return u.Username
 	}
 	return fmt.Sprint("uid ", os.Getuid())
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown build)"
-	}
-	return info.Main.Version
 }
