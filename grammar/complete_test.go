@@ -160,7 +160,7 @@ func TestHelp(t *testing.T) {
 		"self snat automap":      {"snat automap [enable|disable]"},
 		"poool":                  {`did you mean "pool"?`},
 	} {
-		got := Help(strings.Fields(words))
+		got, _ := Help(strings.Fields(words))
 		for _, w := range want {
 			if !strings.Contains(got, w) {
 				t.Errorf("help %s: no %q in\n%s", words, w, got)

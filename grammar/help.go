@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// Help returns what -? and help print on words: on everything, on one statement, or on one attribute of it (pool lb_mode).
-func Help(words []string) string {
+// Help returns what -? and help print on words: on everything, on one statement, or on one attribute of it (pool lb_mode). It is
+// false when there is none; the text then says so, with what was probably meant.
+func Help(words []string) (text string, found bool) {
 	if len(words) == 0 {
-		return helpAll()
+		return helpAll(), true
 	}
 	word := statementWords[words[0]]
 	if word == nil || word.missing != "" {
@@ -17,17 +18,17 @@ func Help(words []string) string {
 		if near := nearest(words[0], statementNames); near != "" {
 			text = fmt.Sprintf("no help on %q; did you mean %q?\n", words[0], near)
 		}
-		return text
+		return text, false
 	}
 	if table := tableOfWord(words[0]); table != nil && len(words) > 1 {
 		if a := table.named(words[1:]); a != nil {
-			return a.describe(table)
+			return a.describe(table), true
 		}
 		if a := Members.named(words[1:]); a != nil && table == Pools {
-			return a.describe(Members)
+			return a.describe(Members), true
 		}
 	}
-	return helpStatement(words[0], word)
+	return helpStatement(words[0], word), true
 }
 
 func helpAll() string {

@@ -37,13 +37,12 @@ func (a *app) help(words []string) int {
 	text, known := usage, true
 	switch {
 	case len(words) == 0 && a.inShell:
-		text = grammar.Help(nil)
+		text, known = grammar.Help(nil)
 	case len(words) == 0:
 	case ownUsage[words[0]] != "":
 		text = ownUsage[words[0]]
 	default:
-		text = grammar.Help(words)
-		known = !strings.HasPrefix(text, "no help on ")
+		text, known = grammar.Help(words)
 	}
 	if !known {
 		fmt.Fprint(a.stderr, "bigpipe: ", text)
