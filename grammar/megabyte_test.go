@@ -2,8 +2,11 @@ package grammar
 
 import (
 	"bytes"
+	"flag"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // megabytes are texts that once took, or could take, more time than their size explains; they are repeated up to 1 MB.
@@ -67,4 +70,36 @@ func BenchmarkMegabyte(b *testing.B) {
 			}
 		})
 	}
+}
+
+// FuzzMegabyte repeats a text up to a megabyte: it is parsed, completed and its faults are rendered within a second of one core.
+// The time is looked at only while fuzzing.
+func FuzzMegabyte(f *testing.F) {
+	for _, name := range []string{"quotes", "kept", "unknown_attributes", "half_rules", "not_UTF-8_lines"} {
+		f.Add(megabytes[name])
+	}
+	fuzzing := flag.Lookup("test.fuzz").Value.String() != ""
+	f.Fuzz(func(t *testing.T, pattern string) {
+		if pattern == "" || len(pattern) > 4096 {
+			return
+		}
+		text := megabyte(pattern)
+		began := processTime()
+		statements, faults := Parse("f", []byte(text))
+		Render(&bytes.Buffer{}, faults, false)
+		parsed := processTime()
+		Complete(text, len(text), names)
+		if took := max(parsed-began, processTime()-parsed); fuzzing && took > 2*time.Second {
+			t.Errorf("%s of processor time, of all cores, for %d statements", took, len(statements))
+		}
+	})
+}
+
+// processTime is the processor time that the process has used, garbage collection included.
+func processTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

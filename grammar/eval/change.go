@@ -90,6 +90,9 @@ func (e *evaluator) change(s *grammar.Statement) {
 	if s.StickyDisable && old != nil && !e.endSticky(s, old.GetPool()) {
 		return
 	}
+	if old != nil && !e.hasRoom(s, old) {
+		return
+	}
 	o := config.Clone(old)
 	if o == nil {
 		o = emptyLike(s.Object)
@@ -351,6 +354,23 @@ func adds(t *grammar.Table, fd protoreflect.FieldDescriptor) bool {
 	}
 	a := t.Find(string(fd.Name()))
 	return a != nil && a.Adds || t.Kind == grammar.KindSnat && fd.Name() == "origins"
+}
+
+// maxElements is how long a list may become by statements that each add to it: every one of them copies the object.
+const maxElements = 4096
+
+// hasRoom tells whether a statement may add to the lists of an object; what it gives as a whole may be longer.
+func (e *evaluator) hasRoom(s *grammar.Statement, old *pb.Object) bool {
+	ok := true
+	s.Object.Message().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		grows := fd.IsList() && (adds(grammar.TableOf(s.Kind), fd) || fd.Kind() == protoreflect.MessageKind && listKey(fd.Message()) != nil)
+		if grows && old.Message().Get(fd).List().Len()+v.List().Len() > maxElements {
+			e.fault(keyAt(s), config.CodeLimit, "%s: %s would have more than %d elements", config.Title(s.Key), fd.Name(), maxElements)
+			ok = false
+		}
+		return ok
+	})
+	return ok
 }
 
 // addElements adds the texts of src that dst lacks.

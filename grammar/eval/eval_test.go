@@ -569,3 +569,15 @@ func TestRandomStatements(t *testing.T) {
 		}
 	})
 }
+
+// TestElementLimit: statements that each add to one list end in a fault before they become slow.
+func TestElementLimit(t *testing.T) {
+	var text strings.Builder
+	for i := range maxElements + 1 {
+		fmt.Fprintf(&text, "snat map { 10.1.%d.%d to 10.0.0.9 }\n", i>>8, i&255)
+	}
+	out := run(t, nil, ModeLoad, text.String())
+	if got := show(out.Diagnostics); out.Exit != 2 || got != "limit 4097:25+8 snat 10.0.0.9: origins would have more than 4096 elements\n" {
+		t.Errorf("exit %d %s", out.Exit, got)
+	}
+}

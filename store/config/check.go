@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -261,22 +262,41 @@ func (c *checker) builtIn(kind, name string) bool {
 }
 
 // KeptAs returns the statements that are kept as text instead of as an object of a kind with a name: class images { ... } as
-// "class", "images"; node 10.1.1.1 monitor use http as "monitor_use", "10.1.1.1".
+// "class", "images"; node 10.1.1.1 monitor use http as "monitor_use", "10.1.1.1". In the order of keys.
 func KeptAs(v View, kind, name string) []*pb.Object {
 	var list []*pb.Object
-	v.Range("kept", func(o *pb.Object) bool {
-		k := o.GetKept()
-		words := strings.Fields(k.GetText())
-		if len(words) < 2 || strings.TrimRight(words[1], "{") != name {
-			return true
-		}
-		association := k.GetKeyword() == "node" && len(words) > 2 && words[2] == "monitor"
-		if k.GetKeyword() == kind || association && kind == "monitor_use" {
-			list = append(list, o)
-		}
+	v.Referrers(keptAs+kind+"/"+name, func(from string) bool {
+		list = append(list, v.Get(from))
 		return true
 	})
 	return list
+}
+
+// keptAs begins the keys under which kept statements are found by what they define.
+const keptAs = "as/"
+
+// keptReference is the key under which a kept statement is found; "" if it defines nothing.
+func keptReference(k *pb.Kept) string {
+	rest := k.GetText()
+	word := func() string {
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+		end := strings.IndexFunc(rest, unicode.IsSpace)
+		if end < 0 {
+			end = len(rest)
+		}
+		w := rest[:end]
+		rest = rest[end:]
+		return w
+	}
+	word()
+	kind, name := k.GetKeyword(), strings.TrimRight(word(), "{")
+	if kind == "node" && word() == "monitor" {
+		kind = "monitor_use"
+	}
+	if name == "" {
+		return ""
+	}
+	return keptAs + kind + "/" + name
 }
 
 // Nearest returns the name of a defined object of a kind that was probably meant; "" if none is close. It looks at all of

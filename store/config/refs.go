@@ -70,6 +70,10 @@ func references(o *pb.Object) []string {
 		add("node", k.MonitorUse.GetTarget())
 	case *pb.Object_Monitor:
 		add("monitor", k.Monitor.GetUse())
+	case *pb.Object_Kept:
+		if key := keptReference(k.Kept); key != "" {
+			keys = append(keys, key)
+		}
 	case *pb.Object_Proxy:
 		add("virtual", k.Proxy.GetTargetVirtual())
 	}

@@ -21,7 +21,7 @@ type View interface {
 	// Referrers calls fn with the key of each object that refers to key, in the order of keys, until fn returns false.
 	// The object key need not exist. Besides what an object names, a pool refers to the nodes of its members
 	// ("node/10.1.1.1" and "node/10.1.1.1:80"), a virtual server to its address and its service
-	// ("virtual_address/10.0.0.1", "service/80").
+	// ("virtual_address/10.0.0.1", "service/80"). A kept statement refers to what it stands for (see KeptAs).
 	Referrers(key string, fn func(from string) bool)
 	// LastOrder returns a rank that no object of the kind exceeds; a new object takes the next one as its Meta.order.
 	LastOrder(kind string) uint64
