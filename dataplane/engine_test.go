@@ -289,6 +289,12 @@ func TestRecordsFollowTheirPools(t *testing.T) {
 		want(t, records(s), "p simple false")
 		return s
 	}
+	cleared := func(t *testing.T, s *site) {
+		t.Helper()
+		if st := s.engine.records.Stats(); st.Records != 0 || st.Cleared != 1 || st.Expired != 0 {
+			t.Errorf("the table: %+v", st)
+		}
+	}
 	t.Run("timeout_changed", func(t *testing.T) {
 		s := start(t)
 		s.apply(simplePool("p", 600, a.addr()))
@@ -298,11 +304,13 @@ func TestRecordsFollowTheirPools(t *testing.T) {
 		s := start(t)
 		s.apply(plainPool("p", a.addr()))
 		want(t, records(s), "")
+		cleared(t, s)
 	})
 	t.Run("pool_gone", func(t *testing.T) {
 		s := start(t)
 		s.update(nil, []string{"pool/p", "virtual/" + web})
 		want(t, records(s), "")
+		cleared(t, s)
 	})
 	t.Run("member_added", func(t *testing.T) {
 		s := start(t)

@@ -196,16 +196,7 @@ func (e *Engine) ClearRecords(filter *pb.RecordFilter) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	switch {
-	case f.virtual == nil && len(f.kinds) == 0:
-		return uint64(e.records.Clear(f.table)), nil
-	case f.virtual == nil && len(f.kinds) == 1:
-		f.table.Kind = f.kinds[0]
-		return uint64(e.records.Clear(f.table)), nil
-	}
-	return uint64(e.records.Retime(func(r *persist.Record) (persist.Policy, bool) {
-		return ended, f.table.Match(r) && f.match(r)
-	})), nil
+	return uint64(e.records.Clear(f.table, func(r *persist.Record) bool { return !f.match(r) })), nil
 }
 
 // Forecast tells of each member at a node, "ADDRESS" or "ADDRESS:PORT", who is still bound to it and for how long.

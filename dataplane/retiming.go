@@ -6,7 +6,7 @@ import (
 )
 
 // retiming says what happens to records whose pools were changed: their timing follows the pool, and those of a pool that
-// is gone, or persists in another way now, end.
+// is gone, or persists in another way now, are cleared.
 type retiming struct {
 	pools map[persist.PoolID]timing
 }
@@ -32,19 +32,21 @@ func (t *retiming) note(old, next *pool.Pool) {
 	}
 }
 
-// ended is a timing under which a record is over at once, open connections or not.
-var ended = persist.Policy{Timeout: 1, Timer: persist.Fixed}
+// over reports whether the pool that bound a record has no use for it any more.
+func (t *retiming) over(r *persist.Record) bool {
+	now, ok := t.pools[r.Pool]
+	return ok && now.kind != r.Key.Kind()
+}
 
 func (t *retiming) policy(r *persist.Record) (persist.Policy, bool) {
-	if now, ok := t.pools[r.Pool]; ok && now.kind != r.Key.Kind() {
-		return ended, true
-	}
 	now, ok := t.pools[r.Refresher]
 	return now.policy, ok && now.kind == r.Key.Kind()
 }
 
 func (t *retiming) apply(table *persist.Table) {
-	if len(t.pools) > 0 {
-		table.Retime(t.policy)
+	if len(t.pools) == 0 {
+		return
 	}
+	table.Clear(persist.Filter{}, func(r *persist.Record) bool { return !t.over(r) })
+	table.Retime(t.policy)
 }

@@ -194,6 +194,9 @@ func TestService(t *testing.T) {
 		if list := listRecords(t, c, nil); len(list) != 0 {
 			t.Errorf("left: %v", list)
 		}
+		if st := engine.records.Stats(); st.Records != 0 || st.Cleared != 1 || st.Expired != 0 {
+			t.Errorf("the table: %+v", st)
+		}
 		echo(t, open, "goes on")
 	})
 }

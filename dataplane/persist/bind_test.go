@@ -263,7 +263,7 @@ func TestConnections(t *testing.T) {
 	t.Run("cleared_under_a_connection", func(t *testing.T) {
 		table, _ := newTable(t, 0)
 		b := table.Bind(client(1), web, pick(n1))
-		if n := table.Clear(Filter{}); n != 1 {
+		if n := table.Clear(Filter{}, nil); n != 1 {
 			t.Fatalf("cleared %d", n)
 		}
 		again := table.Bind(client(1), web, pick(n2))

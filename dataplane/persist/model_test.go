@@ -253,7 +253,7 @@ func (m *model) Clear(t *rapid.T) {
 			want++
 		}
 	}
-	if got := m.table.Clear(f); got != want {
+	if got := m.table.Clear(f, nil); got != want {
 		t.Fatalf("cleared %d, want %d", got, want)
 	}
 }

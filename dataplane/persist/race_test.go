@@ -67,7 +67,7 @@ func TestStress(t *testing.T) {
 		}
 		switch i % 10 {
 		case 3:
-			table.Clear(Filter{Node: nodes[i%3], Older: time.Second})
+			table.Clear(Filter{Node: nodes[i%3], Older: time.Second}, nil)
 		case 6:
 			table.Retime(func(r *Record) (Policy, bool) { return policies[i%2], r.Pool == policies[i%2].Pool })
 		case 9:

@@ -35,15 +35,15 @@ func (t *Table) List(f Filter) iter.Seq[Record] {
 	}
 }
 
-// Clear removes the records that the filter chooses, those with open connections too, and returns how many. The
-// connections go on. With a Pool alone it is what a removed pool needs.
-func (t *Table) Clear(f Filter) int {
+// Clear removes the records that the filter chooses and keep does not want, those with open connections too, and returns
+// how many. The connections go on. keep runs under a lock; it must be quick and must not call the table. Nil keeps none.
+func (t *Table) Clear(f Filter, keep func(*Record) bool) int {
 	cleared := 0
 	t.walk(func(s *shard, refs []ref) {
 		now := t.now()
 		for _, r := range refs {
 			var rec Record
-			if s.record(&rec, r, now); f.Match(&rec) {
+			if s.record(&rec, r, now); f.Match(&rec) && (keep == nil || !keep(&rec)) {
 				s.drop(r, func(p *poolState) { p.cleared.Add(1) })
 				cleared++
 			}

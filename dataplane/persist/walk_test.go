@@ -54,7 +54,7 @@ func TestFilters(t *testing.T) {
 		})
 	}
 	for r := range table.List(Filter{}) { // stops early
-		if n := table.Clear(Filter{Pool: r.Pool, Kind: r.Key.Kind()}); n != 1 {
+		if n := table.Clear(Filter{Pool: r.Pool, Kind: r.Key.Kind()}, nil); n != 1 {
 			t.Errorf("cleared %d while listing", n)
 		}
 		break
@@ -75,11 +75,11 @@ func TestPoolRemoved(t *testing.T) {
 		}
 	}
 	visit(table, client(10_000), Policy{Pool: sslPool, Timeout: time.Hour}, n2)
-	if n := table.Clear(Filter{Pool: webPool}); n != 15_000 || table.Len() != 1 {
+	if n := table.Clear(Filter{Pool: webPool}, nil); n != 15_000 || table.Len() != 1 {
 		t.Fatalf("cleared %d, left %d", n, table.Len())
 	}
 	wantNode(t, visit(table, client(1), web, n3), n3, Bound)
-	table.Clear(Filter{})
+	table.Clear(Filter{}, nil)
 	table.Sweep(100)
 	if got := table.Stats(); got.Bytes != empty || got.Records != 0 {
 		t.Errorf("empty: %d bytes, then %+v", empty, got)
