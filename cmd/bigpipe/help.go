@@ -38,6 +38,7 @@ func (a *app) help(words []string) int {
 	switch {
 	case len(words) == 0 && a.inShell:
 		text, known = grammar.Help(nil)
+		text += shellHelp
 	case len(words) == 0:
 	case ownUsage[words[0]] != "":
 		text = ownUsage[words[0]]

@@ -183,4 +183,5 @@ const usage = `usage: bigpipe [options] [command words ...]
   --tls-cert FILE --tls-key FILE --tls-ca FILE   for a TCP address
 
 Without command words: a shell on a terminal, else commands from standard input.
+Besides the commands of the language: watch [SECONDS] COMMAND, completion bash|zsh, lab FILE.
 `

@@ -23,6 +23,14 @@ const (
 	completionTime = 500 * time.Millisecond
 )
 
+// shellHelp is what help says of the shell itself.
+const shellHelp = `
+The shell's own:
+  watch            repeat a query until a key is pressed
+  exit, quit       leave the shell
+  Tab completes a word, ? tells what can follow, Ctrl-R searches earlier commands; beginnings of words will do: po web sh.
+`
+
 // shell runs the interactive shell. Ctrl-C ends the command that runs, not the shell.
 func (a *app) shell(ctx context.Context, c *client.Client) int {
 	history := ""

@@ -177,6 +177,9 @@ func TestShell_keys(t *testing.T) {
 	if out := x.run("pool -?"); !strings.Contains(out, "Attributes:") {
 		t.Errorf("pool -? prints %q", out)
 	}
+	if out := x.run("help"); !strings.Contains(out, "COMMAND -? tells more") || !strings.Contains(out, "Ctrl-R") {
+		t.Errorf("help prints %q", out)
+	}
 	// Names of files, with blanks too.
 	x.send("pool two { member 10.1.1.1\t")
 	x.expect("10.1.1.1:80 ")
