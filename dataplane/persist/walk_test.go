@@ -79,6 +79,9 @@ func TestPoolRemoved(t *testing.T) {
 		t.Fatalf("cleared %d, left %d", n, table.Len())
 	}
 	wantNode(t, visit(table, client(1), web, n3), n3, Bound)
+	if n := table.Clear(Filter{}, func(*Record) bool { return true }); n != 0 || table.Len() != 2 {
+		t.Errorf("Clear removed %d of what is kept; %d left", n, table.Len())
+	}
 	table.Clear(Filter{}, nil)
 	table.Sweep(100)
 	if got := table.Stats(); got.Bytes != empty || got.Records != 0 {

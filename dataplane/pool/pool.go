@@ -93,7 +93,7 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 	p.mode, reasons = lbMode(c, env)
 	reasons = append(reasons, p.compileMembers(c, env, previous)...)
 	reasons = append(reasons, p.compileMethod(c, env)...)
-	if p.table != nil && (c.PersistLimit != nil || previous != nil) {
+	if p.table != nil { // the table may know a limit of a pool that was removed
 		p.table.SetPoolLimit(p.ID, int(c.GetPersistLimit()))
 	}
 	p.refusals = len(p.members) - 1
