@@ -119,7 +119,6 @@ func (c *compiler) redirect(r *pb.RuleRedirect) statement {
 	if r.GetUrl() == "" {
 		c.fault("redirect without a URL")
 	}
-	c.rule.needsHTTP = true
 	return always(Decision{Action: Redirect, Location: NewLocation(r.GetUrl())})
 }
 

@@ -84,7 +84,6 @@ func (c *compiler) text(v *pb.RuleVariable) func(Request) ([]byte, bool) {
 		c.fault("%s without a name", pb.EnumWord(name))
 		return nil
 	}
-	c.rule.needsHTTP = true
 	switch name {
 	case pb.RuleVariableName_RULE_VARIABLE_NAME_HTTP_METHOD:
 		return func(r Request) ([]byte, bool) { return r.Method(), true }

@@ -69,10 +69,9 @@ type Decision struct {
 
 // Rule is a compiled rule. It may be used by any number of goroutines at once.
 type Rule struct {
-	pools     []string
-	decide    statement
-	needsHTTP bool
-	split     bool
+	pools  []string
+	decide statement
+	split  bool
 }
 
 // statement decides; ok is false when it does not apply.
@@ -80,9 +79,6 @@ type statement func(in *Input) (d Decision, ok bool)
 
 // Pools returns the names of all pools that the rule can choose, each once, in the order in which the text names them.
 func (r *Rule) Pools() []string { return r.pools }
-
-// NeedsHTTP reports whether the rule reads the request or answers it, so that it can only work on HTTP.
-func (r *Rule) NeedsHTTP() bool { return r.needsHTTP }
 
 // Splits reports whether the rule chooses among several weighted pools anywhere (rule O-14).
 func (r *Rule) Splits() bool { return r.split }

@@ -148,48 +148,47 @@ func TestCondition(t *testing.T) {
 		name string
 		cond *pb.RuleExpression
 		want bool
-		http bool
 	}{
-		{"client_addr", address(client, "206.0.7.9", ""), true, false},
-		{"client_addr other", address(client, "206.0.7.8", ""), false, false},
-		{"client_addr netmask", address(client, "206.0.0.0", "255.0.0.0"), true, false},
-		{"client_addr netmask with host bits", address(client, "206.9.9.9", "255.0.0.0"), true, false},
-		{"client_addr other netmask", address(client, "207.0.0.0", "255.0.0.0"), false, false},
-		{"client_addr IPv6", address(client, "2001:db8::", "ffff:ffff::"), false, false},
-		{"client_addr text", compare(client, equals, "206.0.7.9"), true, false},
-		{"client_addr class", oneOf(client, "hosts"), false, false},
-		{"server_addr", address(server, "10.0.0.1", ""), true, false},
-		{"client_port", number(variable("client_port"), 40000), true, false},
-		{"server_port", number(variable("server_port"), 80), false, false},
-		{"server_port text", compare(variable("server_port"), equals, "8080"), true, false},
-		{"server_port class", oneOf(variable("server_port"), "ports"), false, false},
-		{"ip_protocol", compare(variable("ip_protocol"), equals, "TCP"), true, false},
-		{"ip_protocol UDP", compare(variable("ip_protocol"), equals, "UDP"), false, false},
-		{"http_method", compare(variable("http_method"), equals, "GET"), true, true},
-		{"http_uri equals", compare(uri, equals, "/buy.asp?x=1"), true, true},
-		{"http_uri equals part", compare(uri, equals, "/buy.asp"), false, true},
-		{"http_uri contains", compare(uri, contains, ".asp"), true, true},
-		{"http_uri starts_with", compare(uri, startsWith, "/buy"), true, true},
-		{"http_uri starts_with longer", compare(uri, startsWith, "/buy.asp?x=12"), false, true},
-		{"http_uri ends_with", compare(uri, endsWith, "=1"), true, true},
-		{"http_uri regex", compare(uri, matches, `^/b.y\.(asp|php)`), true, true},
-		{"http_uri case", compare(uri, startsWith, "/BUY"), false, true},
-		{"http_uri class", oneOf(uri, "words"), false, true},
-		{"http_version", compare(variable("http_version"), equals, "HTTP/1.1"), true, true},
-		{"http_host", compare(variable("http_host"), startsWith, "www."), true, true},
-		{"http_header Host", compare(variable("http_header", "Host"), equals, "www.example.com:8080"), true, true},
-		{"http_header case of the name", compare(variable("http_header", "USER-Agent"), startsWith, "curl"), true, true},
-		{"http_cookie", compare(variable("http_cookie", "blue-cookie"), equals, "horses"), true, true},
-		{"http_cookie number", number(variable("http_cookie", "green-cookie"), 4), true, true},
-		{"http_cookie case of the name", exists(variable("http_cookie", "Blue-Cookie")), false, true},
-		{"absent satisfies no comparison", compare(variable("http_header", "nope"), contains, ""), false, true},
-		{"not absent", not(compare(variable("http_header", "nope"), equals, "x")), true, true},
-		{"exists", exists(variable("http_header", "X-Empty")), true, true},
-		{"exists absent", exists(variable("http_header", "SSLClientCertStatus")), false, true},
-		{"exists client_addr", exists(client), true, false},
-		{"and", and(exists(client), number(variable("client_port"), 1)), false, false},
-		{"or", or(number(variable("client_port"), 1), exists(client)), true, false},
-		{"not or", not(or(number(variable("client_port"), 1), exists(client))), false, false},
+		{"client_addr", address(client, "206.0.7.9", ""), true},
+		{"client_addr other", address(client, "206.0.7.8", ""), false},
+		{"client_addr netmask", address(client, "206.0.0.0", "255.0.0.0"), true},
+		{"client_addr netmask with host bits", address(client, "206.9.9.9", "255.0.0.0"), true},
+		{"client_addr other netmask", address(client, "207.0.0.0", "255.0.0.0"), false},
+		{"client_addr IPv6", address(client, "2001:db8::", "ffff:ffff::"), false},
+		{"client_addr text", compare(client, equals, "206.0.7.9"), true},
+		{"client_addr class", oneOf(client, "hosts"), false},
+		{"server_addr", address(server, "10.0.0.1", ""), true},
+		{"client_port", number(variable("client_port"), 40000), true},
+		{"server_port", number(variable("server_port"), 80), false},
+		{"server_port text", compare(variable("server_port"), equals, "8080"), true},
+		{"server_port class", oneOf(variable("server_port"), "ports"), false},
+		{"ip_protocol", compare(variable("ip_protocol"), equals, "TCP"), true},
+		{"ip_protocol UDP", compare(variable("ip_protocol"), equals, "UDP"), false},
+		{"http_method", compare(variable("http_method"), equals, "GET"), true},
+		{"http_uri equals", compare(uri, equals, "/buy.asp?x=1"), true},
+		{"http_uri equals part", compare(uri, equals, "/buy.asp"), false},
+		{"http_uri contains", compare(uri, contains, ".asp"), true},
+		{"http_uri starts_with", compare(uri, startsWith, "/buy"), true},
+		{"http_uri starts_with longer", compare(uri, startsWith, "/buy.asp?x=12"), false},
+		{"http_uri ends_with", compare(uri, endsWith, "=1"), true},
+		{"http_uri regex", compare(uri, matches, `^/b.y\.(asp|php)`), true},
+		{"http_uri case", compare(uri, startsWith, "/BUY"), false},
+		{"http_uri class", oneOf(uri, "words"), false},
+		{"http_version", compare(variable("http_version"), equals, "HTTP/1.1"), true},
+		{"http_host", compare(variable("http_host"), startsWith, "www."), true},
+		{"http_header Host", compare(variable("http_header", "Host"), equals, "www.example.com:8080"), true},
+		{"http_header case of the name", compare(variable("http_header", "USER-Agent"), startsWith, "curl"), true},
+		{"http_cookie", compare(variable("http_cookie", "blue-cookie"), equals, "horses"), true},
+		{"http_cookie number", number(variable("http_cookie", "green-cookie"), 4), true},
+		{"http_cookie case of the name", exists(variable("http_cookie", "Blue-Cookie")), false},
+		{"absent satisfies no comparison", compare(variable("http_header", "nope"), contains, ""), false},
+		{"not absent", not(compare(variable("http_header", "nope"), equals, "x")), true},
+		{"exists", exists(variable("http_header", "X-Empty")), true},
+		{"exists absent", exists(variable("http_header", "SSLClientCertStatus")), false},
+		{"exists client_addr", exists(client), true},
+		{"and", and(exists(client), number(variable("client_port"), 1)), false},
+		{"or", or(number(variable("client_port"), 1), exists(client)), true},
+		{"not or", not(or(number(variable("client_port"), 1), exists(client))), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -197,9 +196,6 @@ func TestCondition(t *testing.T) {
 			d := r.Decide(input())
 			if got := r.Pools()[d.Pool] == "yes"; d.Action != UsePool || got != tt.want {
 				t.Errorf("decided %+v, pools %v; want %v", d, r.Pools(), tt.want)
-			}
-			if r.NeedsHTTP() != tt.http {
-				t.Errorf("NeedsHTTP = %v", r.NeedsHTTP())
 			}
 		})
 	}
