@@ -232,7 +232,7 @@ func (r *runtime) compileVirtuals(names map[string]struct{}, addresses *AddressM
 			v = &virtual{address: name, counters: pool.NewCounters()}
 			r.virtuals[name] = v
 		}
-		plans[v] = r.plan(vs, v.counters, addresses)
+		plans[v] = r.plan(vs, v, addresses)
 	}
 	return plans, gone
 }

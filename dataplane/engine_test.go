@@ -54,6 +54,17 @@ func TestTraffic(t *testing.T) {
 		s.apply(plainPool("two", a.addr()))
 		want(t, s.who(web), "a")
 	})
+	t.Run("split_goes_on", func(t *testing.T) {
+		s := newSite(t, "", mapped)
+		s.apply(plainPool("one", a.addr()), plainPool("two", b.addr()),
+			object(&pb.VirtualServer{Address: web, Pools: []*pb.WeightedPool{{Pool: "one"}, {Pool: "two"}}}))
+		for i := range 6 {
+			want(t, s.who(web), []string{"a", "b"}[i%2])
+			changed := plainPool("one", a.addr())
+			changed.GetPool().ResponseTimeout = new(uint32(i + 1))
+			s.apply(changed)
+		}
+	})
 	t.Run("no_member", func(t *testing.T) {
 		s := newSite(t, "", mapped)
 		s.apply(plainPool("p", a.addr()), object(&pb.Node{Address: a.addr(), Up: new(false)}), virtualServer(web, "p"))

@@ -145,12 +145,13 @@ func (r *runtime) compileRules(names map[string]struct{}) {
 	classes := func(name string) *pb.Class { return r.view.Get("class/" + name).GetClass() }
 	for name := range names {
 		delete(r.faults, "rule/"+name)
+		old := r.rules[name]
 		delete(r.rules, name)
 		c := config.FindRule(r.view, name)
 		if c == nil {
 			continue
 		}
-		compiled, err := rule.Compile(c, classes)
+		compiled, err := rule.Compile(c, classes, old)
 		if err != nil {
 			r.fault("rule/"+name, err.Error())
 			continue

@@ -59,8 +59,8 @@ func (v *virtual) setReason(reason string) {
 	v.why.Store(&reason)
 }
 
-// plan compiles a virtual server.
-func (r *runtime) plan(vs *pb.VirtualServer, counters *pool.Counters, addresses *AddressMap) plan {
+// plan compiles a virtual server, v where it runs.
+func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap) plan {
 	addr, err := netip.ParseAddrPort(vs.GetAddress())
 	if err != nil || addr.Port() == 0 || config.IsWildcard(vs) && !ordinary(addr) && !addresses.Maps(addr) {
 		return plan{reason: "wildcard virtual servers need traffic to be intercepted, which is not supported"}
@@ -68,8 +68,8 @@ func (r *runtime) plan(vs *pb.VirtualServer, counters *pool.Counters, addresses 
 	if vs.GetForward() {
 		return plan{reason: "forwarding virtual servers are not supported"}
 	}
-	p := plan{settings: r.settings(vs, unmapped(addr), counters)}
-	if p.reason = r.choice(vs, &p.settings); p.reason != "" {
+	p := plan{settings: r.settings(vs, unmapped(addr), v.counters)}
+	if p.reason = r.choice(vs, &p.settings, v.wanted.settings.Rule); p.reason != "" {
 		return p
 	}
 	enabled, _ := config.VirtualEnabled(r.view, vs)
@@ -113,8 +113,8 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 	return s
 }
 
-// choice sets how connections come to pools, and returns why they cannot.
-func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings) string {
+// choice sets how connections come to pools, and returns why they cannot. Previous is the rule that chose before, or nil.
+func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings, previous *rule.Rule) string {
 	names := []string{}
 	switch pools := vs.GetPools(); {
 	case vs.GetRule() != "":
@@ -125,7 +125,7 @@ func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings) string {
 	case len(pools) == 1:
 		names = append(names, pools[0].GetPool())
 	case len(pools) > 1:
-		split, err := rule.CompileUse(pools)
+		split, err := rule.CompileUse(pools, previous)
 		if err != nil {
 			return err.Error()
 		}

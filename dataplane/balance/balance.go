@@ -1,14 +1,12 @@
-// Package balance chooses a member of a pool for traffic that persistence has not placed.
+// Package balance chooses a member of a pool for traffic that persistence has not placed, and a pool for traffic that a
+// use statement splits.
 //
 // A [Picker] knows nothing of pools, health or connections: its members are indexes, and the caller says with a
 // predicate which of them may be chosen. Traffic that a record or a cookie places never asks a picker, so it does not
 // move the rotation (rule J-2).
 package balance
 
-import (
-	"fmt"
-	"net/netip"
-)
+import "fmt"
 
 // Mode is a load-balancing mode. The zero value is round robin, the default of a pool that names none (rule M-1).
 type Mode uint8
@@ -49,8 +47,8 @@ func ParseMode(word string) (Mode, error) {
 
 // Member is what a picker must know of a member. Its index in the slice given to [New] is its name in Pick.
 type Member struct {
-	// Addr identifies the member when a new picker takes over from an old one.
-	Addr netip.AddrPort
+	// Name identifies the member when a new picker takes over from an old one.
+	Name string
 	// Weight is the member's share relative to the others. Zero means 1, the default ratio. RoundRobin ignores it.
 	Weight uint32
 }
@@ -90,11 +88,11 @@ func New(mode Mode, members []Member, previous Picker) Picker {
 	}
 }
 
-// indexOf maps the members' addresses to their indexes.
-func indexOf(members []Member) map[netip.AddrPort]int {
-	index := make(map[netip.AddrPort]int, len(members))
+// indexOf maps the members' names to their indexes.
+func indexOf(members []Member) map[string]int {
+	index := make(map[string]int, len(members))
 	for i, m := range members {
-		index[m.Addr] = i
+		index[m.Name] = i
 	}
 	return index
 }

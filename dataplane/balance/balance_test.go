@@ -2,7 +2,6 @@ package balance
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -15,20 +14,18 @@ import (
 func pool(weights ...uint32) []Member {
 	members := make([]Member, len(weights))
 	for i, w := range weights {
-		members[i] = Member{Addr: addr(i), Weight: w}
+		members[i] = Member{Name: name(i), Weight: w}
 	}
 	return members
 }
 
-func addr(i int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 80)
-}
+func name(i int) string { return fmt.Sprint("m", i) }
 
 // named makes members whose addresses follow their letters, so that they can be recognised in another order.
 func named(letters string, weights ...uint32) []Member {
 	members := make([]Member, len(letters))
 	for i := range letters {
-		members[i] = Member{Addr: addr(int(letters[i] - 'a'))}
+		members[i] = Member{Name: name(int(letters[i] - 'a'))}
 		if len(weights) > 0 {
 			members[i].Weight = weights[i]
 		}

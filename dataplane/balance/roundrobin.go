@@ -23,7 +23,7 @@ func (r *roundRobin) resume(old *roundRobin) int {
 	index := indexOf(r.members)
 	start, n := int(old.next.Load()), len(old.members)
 	for k := range n {
-		if i, ok := index[old.members[(start+k)%n].Addr]; ok {
+		if i, ok := index[old.members[(start+k)%n].Name]; ok {
 			return i
 		}
 	}

@@ -103,7 +103,7 @@ func (w *weighted) resume(old *weighted) {
 	w.now.member = -1
 	index := indexOf(old.members)
 	for i, m := range w.members {
-		j, ok := index[m.Addr]
+		j, ok := index[m.Name]
 		if ok && j == old.now.member {
 			w.now.member = i
 		}

@@ -175,7 +175,7 @@ func TestRules(t *testing.T) {
 		uri("/gone", &pb.RuleStatement{Kind: &pb.RuleStatement_Discard{Discard: &pb.RuleDiscard{}}},
 			uri("/away", &pb.RuleStatement{Kind: &pb.RuleStatement_Redirect{Redirect: &pb.RuleRedirect{Url: "https://%h:%p%u"}}},
 				uri("/none", use("missing"),
-					&pb.RuleStatement{Kind: &pb.RuleStatement_If{If: &pb.RuleIf{Condition: exists, Then: use("app"), Else: use("one")}}}))))}, nil)
+					&pb.RuleStatement{Kind: &pb.RuleStatement_If{If: &pb.RuleIf{Condition: exists, Then: use("app"), Else: use("one")}}}))))}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

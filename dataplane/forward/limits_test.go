@@ -406,7 +406,7 @@ func TestContactedAddress(t *testing.T) {
 		return &pb.RuleStatement{Kind: &pb.RuleStatement_Use{Use: &pb.RuleUse{Pools: []*pb.WeightedPool{{Pool: p}}}}}
 	}
 	r, err := rule.Compile(&pb.Rule{Statement: &pb.RuleStatement{Kind: &pb.RuleStatement_If{If: &pb.RuleIf{
-		Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Comparison{Comparison: cmp}}, Then: use("a"), Else: use("b")}}}}, nil)
+		Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Comparison{Comparison: cmp}}, Then: use("a"), Else: use("b")}}}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

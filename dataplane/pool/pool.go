@@ -175,7 +175,7 @@ func lowest(a, b uint32) uint32 {
 func (p *Pool) weights() []balance.Member {
 	list := make([]balance.Member, len(p.members))
 	for i, m := range p.members {
-		list[i] = balance.Member{Addr: m.Addr, Weight: m.Ratio}
+		list[i] = balance.Member{Name: m.Addr.String(), Weight: m.Ratio}
 	}
 	return list
 }

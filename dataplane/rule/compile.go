@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"bigpipe/dataplane/balance"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -25,10 +26,11 @@ func (e *Error) Error() string {
 // compiler turns the tree into functions. Where a part cannot be compiled it notes the fault, returns a function that is never
 // used, and goes on, so that all faults come out.
 type compiler struct {
-	rule    *Rule
-	classes Classes
-	where   *pb.Position // of the statement or expression that is being compiled
-	faults  []error
+	rule     *Rule
+	previous *Rule // nil: none
+	classes  Classes
+	where    *pb.Position // of the statement or expression that is being compiled
+	faults   []error
 }
 
 func (c *compiler) result() (*Rule, error) {
@@ -135,26 +137,43 @@ func (c *compiler) use(u *pb.RuleUse) statement {
 		d.Pool = c.pool(pools[0].GetPool())
 		return always(d)
 	}
-	c.rule.split = true
-	var indexes, weights []uint32
-	for _, p := range u.GetPools() {
+	return c.split(u.GetPools(), d)
+}
+
+// split deals connections out to pools by their weights. A pool of weight 0 gets none.
+func (c *compiler) split(pools []*pb.WeightedPool, d Decision) statement {
+	var indexes []int
+	var shares []balance.Member
+	for _, p := range pools {
 		weight := uint32(1)
 		if p.Weight != nil {
 			weight = p.GetWeight()
 		}
-		if i := uint32(c.pool(p.GetPool())); weight > 0 {
-			indexes, weights = append(indexes, i), append(weights, weight)
+		if i := c.pool(p.GetPool()); weight > 0 {
+			indexes, shares = append(indexes, i), append(shares, balance.Member{Name: p.GetPool(), Weight: weight})
 		}
 	}
-	if len(indexes) == 0 {
-		return always(Decision{})
-	}
-	turns := newTurns(weights)
+	picker := c.picker(shares)
 	return func(*Input) (Decision, bool) {
+		i, ok := picker.Pick(balance.Ask{})
+		if !ok {
+			return Decision{}, true
+		}
 		d := d
-		d.Pool = int(indexes[turns.next()])
+		d.Pool = indexes[i]
 		return d, true
 	}
+}
+
+// picker makes the picker of the next split. It takes over from the one of the previous rule that has its place there.
+func (c *compiler) picker(shares []balance.Member) balance.Picker {
+	var old balance.Picker
+	if n := len(c.rule.splits); c.previous != nil && n < len(c.previous.splits) {
+		old = c.previous.splits[n]
+	}
+	picker := balance.New(balance.RatioMember, shares, old)
+	c.rule.splits = append(c.rule.splits, picker)
+	return picker
 }
 
 // pool returns the index of a pool's name in Rule.Pools.

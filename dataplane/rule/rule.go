@@ -5,6 +5,7 @@ package rule
 import (
 	"net/netip"
 
+	"bigpipe/dataplane/balance"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -71,7 +72,7 @@ type Decision struct {
 type Rule struct {
 	pools  []string
 	decide statement
-	split  bool
+	splits []balance.Picker // of each use of several pools, in the order of the text
 }
 
 // statement decides; ok is false when it does not apply.
@@ -81,7 +82,7 @@ type statement func(in *Input) (d Decision, ok bool)
 func (r *Rule) Pools() []string { return r.pools }
 
 // Splits reports whether the rule chooses among several weighted pools anywhere (rule O-14).
-func (r *Rule) Splits() bool { return r.split }
+func (r *Rule) Splits() bool { return len(r.splits) > 0 }
 
 // Decide runs the rule. It does not allocate.
 func (r *Rule) Decide(in *Input) Decision {
@@ -92,16 +93,18 @@ func (r *Rule) Decide(in *Input) Decision {
 // Classes finds the class with a name; nil when there is none.
 type Classes func(name string) *pb.Class
 
-// Compile compiles a rule. The error joins every part that cannot be compiled, each an *Error that names its place.
-func Compile(r *pb.Rule, classes Classes) (*Rule, error) {
-	c := &compiler{rule: &Rule{}, classes: classes, where: r.GetMeta().GetPosition()}
+// Compile compiles a rule. Its splits go on where those of previous stand: the rule before it, or nil. The error joins every
+// part that cannot be compiled, each an *Error that names its place.
+func Compile(r *pb.Rule, classes Classes, previous *Rule) (*Rule, error) {
+	c := &compiler{rule: &Rule{}, previous: previous, classes: classes, where: r.GetMeta().GetPosition()}
 	c.rule.decide = c.statement(r.GetStatement())
 	return c.result()
 }
 
-// CompileUse compiles the pools of a virtual server's use statement. A weight that is absent is 1.
-func CompileUse(pools []*pb.WeightedPool) (*Rule, error) {
-	c := &compiler{rule: &Rule{}}
+// CompileUse compiles the pools of a virtual server's use statement. A weight that is absent is 1. The split goes on where that
+// of previous stands, which may be nil.
+func CompileUse(pools []*pb.WeightedPool, previous *Rule) (*Rule, error) {
+	c := &compiler{rule: &Rule{}, previous: previous}
 	c.rule.decide = c.use(&pb.RuleUse{Pools: pools})
 	return c.result()
 }

@@ -123,7 +123,7 @@ func classes(name string) *pb.Class {
 
 func compile(t testing.TB, s *pb.RuleStatement) *Rule {
 	t.Helper()
-	r, err := Compile(&pb.Rule{Name: "r", Statement: s}, classes)
+	r, err := Compile(&pb.Rule{Name: "r", Statement: s}, classes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestErrors(t *testing.T) {
 		and(at(3, compare(variable("http_uri"), matches, "(")), at(4, oneOf(variable("client_addr"), "nope"))),
 		or(at(5, compare(variable("ip_tos"), equals, "1")), at(6, compare(variable("client_addr"), contains, "1"))),
 	), two, use())
-	_, err := Compile(&pb.Rule{Name: "r", Statement: s}, classes)
+	_, err := Compile(&pb.Rule{Name: "r", Statement: s}, classes, nil)
 	if err == nil {
 		t.Fatal("compiled")
 	}
@@ -318,7 +318,7 @@ func TestErrorsEach(t *testing.T) {
 		`"/a" in class words is not a `: branch(oneOf(variable("server_port"), "words"), use("a"), nil),
 	}
 	for want, s := range statements {
-		if _, err := Compile(&pb.Rule{Statement: s}, classes); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Compile(&pb.Rule{Statement: s}, classes, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v", want, err)
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -14,7 +12,7 @@ func weight(n uint32) *uint32 { return &n }
 
 // J-T10's shares, dealt to pools.
 func TestCompileUse(t *testing.T) {
-	r, err := CompileUse([]*pb.WeightedPool{{Pool: "a", Weight: weight(70)}, {Pool: "b", Weight: weight(30)}, {Pool: "c", Weight: weight(0)}})
+	r, err := CompileUse([]*pb.WeightedPool{{Pool: "a", Weight: weight(70)}, {Pool: "b", Weight: weight(30)}, {Pool: "c", Weight: weight(0)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,41 +26,43 @@ func TestCompileUse(t *testing.T) {
 	if counts["a"] != 700 || counts["b"] != 300 {
 		t.Errorf("chosen %v", counts)
 	}
-	if r, err = CompileUse([]*pb.WeightedPool{{Pool: "a", Weight: weight(0)}, {Pool: "b", Weight: weight(0)}}); err != nil {
+	if r, err = CompileUse([]*pb.WeightedPool{{Pool: "a", Weight: weight(0)}, {Pool: "b", Weight: weight(0)}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if d := r.Decide(&Input{}); d.Action != Nothing {
 		t.Errorf("all weights 0: %+v", d)
 	}
-	if _, err = CompileUse(nil); err == nil {
+	if _, err = CompileUse(nil, nil); err == nil {
 		t.Error("no pool: compiled")
 	}
 }
 
-// In every run of as many choices as the weights add up to, each has its share, and on the way none is far from it.
-func TestTurnsProperty(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		weights := rapid.SliceOfN(rapid.Uint32Range(1, 50), 1, 8).Draw(t, "weights")
-		turns := newTurns(weights)
-		var sum int
-		for _, w := range weights {
-			sum += int(w)
+// A rule that is compiled anew goes on with its splits.
+func TestSplitsGoOn(t *testing.T) {
+	half := func(pools ...string) *pb.RuleStatement {
+		u := &pb.RuleUse{}
+		for _, p := range pools {
+			u.Pools = append(u.Pools, &pb.WeightedPool{Pool: p})
 		}
-		got := make([]int, len(weights))
-		for n := 1; n <= 2*sum; n++ {
-			got[turns.next()]++
-			for i, w := range weights {
-				if ahead := got[i]*sum - n*int(w); ahead > len(weights)*sum || ahead < -len(weights)*sum {
-					t.Fatalf("weights %v: after %d choices %v", weights, n, got)
-				}
-			}
+		return &pb.RuleStatement{Kind: &pb.RuleStatement_Use{Use: u}}
+	}
+	statement := &pb.Rule{Statement: branch(exists(variable("http_uri")), half("a", "b"), half("c", "d"))}
+	var r *Rule
+	var got []string
+	for i := range 8 {
+		var err error
+		if r, err = Compile(statement, classes, r); err != nil {
+			t.Fatal(err)
 		}
-		for i, w := range weights {
-			if got[i] != 2*int(w) {
-				t.Fatalf("weights %v: two rounds gave %v", weights, got)
-			}
+		in := input()
+		if i%2 == 1 {
+			in.Request = nil
 		}
-	})
+		got = append(got, r.Pools()[r.Decide(in).Pool])
+	}
+	if order := strings.Join(got, " "); order != "a c b d a c b d" {
+		t.Errorf("chosen %s", order)
+	}
 }
 
 func TestLocation(t *testing.T) {
