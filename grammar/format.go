@@ -317,13 +317,7 @@ func (f *formatter) global(g *pb.Global) {
 
 // bit is what sysctl says for a switch, and for a timer whether it is used as limit.
 func bit(a *Attribute, v protoreflect.Value) string {
-	on := false
-	if a.Value == ValueWord {
-		on = v.Enum() == pb.PersistTimer_PERSIST_TIMER_LIMIT.Number()
-	} else {
-		on = v.Bool()
-	}
-	if on {
+	if a.Value == ValueWord && v.Enum() == pb.PersistTimer_PERSIST_TIMER_LIMIT.Number() || a.Value != ValueWord && v.Bool() {
 		return "1"
 	}
 	return "0"

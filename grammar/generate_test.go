@@ -296,9 +296,9 @@ func genObject(t *rapid.T) *pb.Object {
 			r.Statement = &pb.RuleStatement{Kind: &pb.RuleStatement_Discard{Discard: &pb.RuleDiscard{}}}
 		}
 		return &pb.Object{Kind: &pb.Object_Rule{Rule: r}}
+	case 6, 7: // a pool, below
 	default:
 		return genLegacy(t, meta)
-	case 6, 7:
 	}
 	p := &pb.Pool{Name: genName.Draw(t, "name"), Meta: meta}
 	fill(t, Pools, p)

@@ -102,7 +102,7 @@ func (cl *clause) parse() {
 		st := cl.emit(ActionHelp, "", "", lexer.Token{})
 		st.Words = []string{cl.keyword.Value}
 	case word.kept:
-		cl.keep(nil)
+		cl.whole()
 	case word.legacy:
 		cl.legacy(word)
 	default:
@@ -239,7 +239,8 @@ func (s *source) commentsOf(sp span, next int, last bool) (all, outside []string
 	endLine := s.tokens[sp.end-1].line
 	for ; next < len(s.comments); next++ {
 		c := s.comments[next]
-		if c.next >= sp.end && !(c.next == sp.end && c.line == endLine) && !last {
+		behind := c.next == sp.end && c.line == endLine
+		if c.next >= sp.end && !behind && !last {
 			break
 		}
 		all = append(all, c.text)

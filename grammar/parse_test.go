@@ -24,16 +24,6 @@ func command(t *testing.T, text string) []*Statement {
 	return statements
 }
 
-// refused parses a text that has faults and returns the first message.
-func refused(t *testing.T, text string) *pb.Diagnostic {
-	t.Helper()
-	_, faults := ParseCommand(&pb.Position{}, []byte(text))
-	if len(faults) == 0 {
-		t.Fatalf("%s: no fault", text)
-	}
-	return faults[0]
-}
-
 // TestParse/B-T16: every command of seed 002 with its placeholders filled.
 func TestParse(t *testing.T) {
 	t.Run("B-T16_commands_of_seed_002", func(t *testing.T) {

@@ -302,11 +302,11 @@ func (a *Attribute) readNumber(text string) (v value, fault, suggestion string) 
 func (a *Attribute) text(v protoreflect.Value) string {
 	switch a.Value {
 	case ValueSwitch:
-		if words := a.switchWords(); !v.Bool() {
-			return words[1]
-		} else {
+		words := a.switchWords()
+		if v.Bool() {
 			return words[0]
 		}
+		return words[1]
 	case ValueWord:
 		return enumText(a.field.Enum(), v.Enum())
 	case ValueNumber, ValueSeconds, ValueService:

@@ -254,7 +254,7 @@ var seedCommands = []string{
 }
 
 func TestSeed002(t *testing.T) {
-	var v config.View = load(t, `pool caches { member 10.0.0.1:3128 }
+	v := config.View(load(t, `pool caches { member 10.0.0.1:3128 }
 pool classc_pool { member 10.0.0.1:80 }
 pool http_pool { persist_mode simple simple_timeout 60 member n1:http member n2:http }
 pool ssl_pool { persist_mode simple simple_timeout 60 member n1:ssl member n2:ssl }
@@ -262,7 +262,7 @@ pool http1_pool { member n1:http member n2:http }
 pool http2_pool { member n1:http member n2:http }
 pool ssl1_pool { member n1:ssl member n2:ssl }
 pool ssl2_pool { member n1:ssl member n2:ssl }
-`)
+`))
 	for i, c := range seedCommands {
 		t.Run(fmt.Sprintf("B-T16_%02d", i), func(t *testing.T) {
 			out := run(t, v, ModeCommand, c)

@@ -67,7 +67,7 @@ func diff(old, new View, equal func(a, b *pb.Object) bool) []Change {
 	before, after := collect(old), collect(new)
 	var changes []Change
 	for len(before) > 0 || len(after) > 0 {
-		c := Change{}
+		var c Change
 		switch {
 		case len(after) == 0 || len(before) > 0 && before[0].key < after[0].key:
 			c = Change{Key: before[0].key, Old: before[0].object}
