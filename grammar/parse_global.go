@@ -23,10 +23,7 @@ func (cl *clause) global() {
 	c := cl.c
 	n := len(c.items)
 	if last := c.items[n-1]; n > 1 && last.Group == nil && last.Token.Value == "show" {
-		st := cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{})
-		for _, it := range c.items[1 : n-1] {
-			st.Words = append(st.Words, it.token().Value)
-		}
+		cl.globalShow(c.items[1 : n-1])
 		return
 	}
 	if c.done() {
@@ -38,17 +35,40 @@ func (cl *clause) global() {
 	cl.emitObject(ActionSet, object, b, lexer.Token{})
 }
 
+// globalShow asks for the variable that some words name or begin to name, for all where there are none.
+func (cl *clause) globalShow(items []item) {
+	var words []string
+	for _, it := range items {
+		words = append(words, it.token().Value)
+	}
+	if len(words) > 0 {
+		name := strings.Join(words, " ")
+		var row *Attribute
+		for _, s := range Globals.byFirst[words[0]] {
+			if firstWords(strings.Join(s.words, " "), len(words)) == name {
+				row = s.row
+			}
+		}
+		if row == nil {
+			cl.p.faults.at(items[0].token(), CodeUnknownWord, nearest(name, Globals.spellings()), "unknown global variable %q", name)
+			return
+		}
+		words = row.Words
+	}
+	cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{}).Words = words
+}
+
 // variable reads the 3.x statements that set one global variable: lb, mirror, gateway failsafe, ...
 func (cl *clause) variable() {
 	c := cl.c
-	if t, ok := c.peek(); ok && t.Value == "show" && len(c.items) == 2 {
-		cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{}).Words = []string{cl.keyword.Value}
+	if last := c.items[len(c.items)-1]; len(c.items) > 1 && last.Group == nil && last.Token.Value == "show" {
+		cl.globalShow(c.items[:len(c.items)-1])
 		return
 	}
 	switch field := cl.keyword.Value; {
 	case !c.done() || len(c.items) > 1:
 	case field == "unit":
-		cl.emit(ActionGlobalShow, KindGlobal, "global", lexer.Token{}).Words = []string{field}
+		cl.globalShow(c.items)
 		return
 	case field == "maint":
 		cl.emit(ActionToggle, KindGlobal, "global", lexer.Token{}).Words = []string{field}

@@ -57,6 +57,19 @@ func (cl *clause) keep(why *pb.Diagnostic) {
 	cl.p.faults.warn(at, CodeKept, "%s", message)
 }
 
+// whole keeps a statement of which no row describes the words; KEYWORD show prints what is kept.
+func (cl *clause) whole() {
+	items := cl.c.items
+	switch {
+	case len(items) == 1 && !cl.p.command:
+		cl.p.faults.at(cl.c.here(), CodeSyntax, "", "%s is not complete", cl.keyword.Value)
+	case len(items) == 1, len(items) == 2 && items[1].Group == nil && items[1].Token.Value == "show":
+		cl.emit(ActionShow, KindKept, "", lexer.Token{})
+	default:
+		cl.keep(nil)
+	}
+}
+
 // legacyQuery reads what is asked of objects, and deletions: KEYWORD [NAME] show, KEYWORD NAME delete. False: it is something else.
 func (cl *clause) legacyQuery(kind Kind) bool {
 	items := cl.c.items
@@ -65,6 +78,9 @@ func (cl *clause) legacyQuery(kind Kind) bool {
 		if it.Group != nil {
 			return false
 		}
+	}
+	if kind == KindSnat && n > 1 && snatVariable[items[1].Token.Value] {
+		return false
 	}
 	last := items[n-1].Token.Value
 	action := map[string]Action{"show": ActionShow, "delete": ActionDelete}[last]
@@ -147,10 +163,13 @@ func newObject(kind Kind, name string, meta *pb.Meta) (*pb.Object, protoreflect.
 // nameNumber is the number of the field that names an object, in all messages of named objects.
 const nameNumber = 2
 
+// snatVariable are the words behind snat that set variables of the unit.
+var snatVariable = map[string]bool{"limit": true, "timeout": true}
+
 // legacyStatement reads KEYWORD NAME HEAD ATTRIBUTES; attributes stand in braces, without, or before them.
 func (cl *clause) legacyStatement(kind Kind) {
 	switch first, _ := cl.c.peek(); {
-	case kind == KindSnat && (first.Value == "limit" || first.Value == "timeout"):
+	case kind == KindSnat && snatVariable[first.Value]:
 		cl.variable()
 	case kind == KindSnat:
 		cl.snat()
@@ -434,17 +453,11 @@ func (cl *clause) nodeMonitor(targets []lexer.Token) {
 // defaultGateway reads default_gateway use pool NAME, with or without braces, and delete.
 func (cl *clause) defaultGateway() {
 	c := cl.c
-	if len(c.items) == 2 && c.items[1].Group == nil {
-		switch c.items[1].Token.Value {
-		case "show":
-			cl.variable()
-			return
-		case "delete":
-			object, b := cl.newGlobal()
-			b.cleared = []string{"default_gateway_pool"}
-			cl.emitObject(ActionSet, object, b, lexer.Token{})
-			return
-		}
+	if len(c.items) == 2 && c.items[1].Group == nil && c.items[1].Token.Value == "delete" {
+		object, b := cl.newGlobal()
+		b.cleared = []string{"default_gateway_pool"}
+		cl.emitObject(ActionSet, object, b, lexer.Token{})
+		return
 	}
 	d := cl.attempt(func() {
 		if len(c.items) == 2 && c.items[1].Group != nil {

@@ -101,6 +101,10 @@ var nodeVerbs = map[string]bool{"show": true, "stats": true, "delete": true}
 // ratio reads ratio ADDRESS ... N and ratio { ADDRESS ... } N.
 func (cl *clause) ratio() {
 	p, c := cl.p, cl.c
+	if last := c.items[len(c.items)-1]; len(c.items) > 1 && last.Group == nil && last.Token.Value == "show" {
+		cl.ratioShow()
+		return
+	}
 	var addresses []item
 	if g, ok := c.group(tokenOpenBrace); ok {
 		addresses = g.Items
@@ -131,10 +135,27 @@ func (cl *clause) ratio() {
 	}
 }
 
+// ratioShow reads ratio [ADDRESS ...] show.
+func (cl *clause) ratioShow() {
+	names := cl.c.items[1 : len(cl.c.items)-1]
+	if len(names) == 0 {
+		cl.emit(ActionShow, KindNode, "", lexer.Token{})
+	}
+	for _, it := range names {
+		t := it.token()
+		e, fault, suggestion := parseEndpoint(t.Value)
+		if it.Group != nil || fault != "" {
+			cl.p.faults.at(t, CodeValue, suggestion, "ratio: %q is not an address", t.Value)
+			continue
+		}
+		cl.emit(ActionShow, KindNode, "node/"+e.String(), t)
+	}
+}
+
 // service reads port, service, treaper and udp: services, then what holds for them.
 func (cl *clause) service() {
 	p, c := cl.p, cl.c
-	if t, ok := c.peek(); ok && t.Value == "show" {
+	if t, ok := c.peek(); ok && t.Value == "show" || c.done() && cl.p.command {
 		cl.verb(KindService, "", lexer.Token{})
 		return
 	}
