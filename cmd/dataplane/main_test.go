@@ -109,10 +109,15 @@ func TestRun(t *testing.T) {
 	body := eventuallyStatus("/metrics", http.StatusOK)
 	for _, want := range []string{
 		`bigpipe_dataplane_applied_revision 1`, `bigpipe_dataplane_member_usable{member="10.0.0.1:80",pool="p",state="unchecked"} 1`,
-		`bigpipe_dataplane_persistence_total{outcome="unknown_member",pool="p"} 0`, "go_goroutines",
+		`bigpipe_dataplane_member_connections{member="10.0.0.1:80",pool="p"} 0`, `bigpipe_dataplane_pool_records{pool="p"} 0`, "go_goroutines",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the metrics have no %s", want)
+		}
+	}
+	for _, zero := range []string{"bigpipe_dataplane_persistence_total", "bigpipe_dataplane_member_connections_total"} {
+		if strings.Contains(body, zero) {
+			t.Errorf("the metrics have %s of a pool without traffic", zero)
 		}
 	}
 	eventuallyStatus("/debug/pprof/", http.StatusOK)

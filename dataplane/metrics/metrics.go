@@ -48,7 +48,7 @@ var (
 // Describe implements prometheus.Collector. Series come and go with the configuration, so nothing is promised.
 func (c collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. Counters of virtual servers, pools and members are there once they are not 0.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -68,37 +68,43 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			counter(descEvents, n, event)
 		}
 	}
+	// Of the many objects that saw no traffic, counters would be most of what a scrape holds.
+	counted := func(d *prometheus.Desc, v uint64, labels ...string) {
+		if v > 0 {
+			counter(d, v, labels...)
+		}
+	}
 	for _, v := range s.GetVirtuals() {
 		name := v.GetAddress()
 		gauge(descVirtualOpen, float64(v.GetConnections().GetCurrent()), name)
-		counter(descVirtualTotal, v.GetConnections().GetTotal(), name)
-		counter(descVirtualBytes, v.GetBytes().GetIn(), name, "in")
-		counter(descVirtualBytes, v.GetBytes().GetOut(), name, "out")
-		counter(descVirtualRequests, v.GetRequests(), name)
+		counted(descVirtualTotal, v.GetConnections().GetTotal(), name)
+		counted(descVirtualBytes, v.GetBytes().GetIn(), name, "in")
+		counted(descVirtualBytes, v.GetBytes().GetOut(), name, "out")
+		counted(descVirtualRequests, v.GetRequests(), name)
 		gauge(descVirtualEffect, oneIf(v.GetInEffect()), name)
 	}
 	for _, p := range s.GetPools() {
-		collectPool(p, gauge, counter)
+		collectPool(p, gauge, counted)
 	}
 }
 
-func collectPool(p *pb.PoolStatistics, gauge func(*prometheus.Desc, float64, ...string), counter func(*prometheus.Desc, uint64, ...string)) {
+func collectPool(p *pb.PoolStatistics, gauge func(*prometheus.Desc, float64, ...string), counted func(*prometheus.Desc, uint64, ...string)) {
 	name := p.GetName()
 	for _, m := range p.GetMembers() {
 		state := m.GetState()
 		usable := state == pb.MemberState_MEMBER_STATE_UP || state == pb.MemberState_MEMBER_STATE_UNCHECKED
 		gauge(descMemberUsable, oneIf(usable), name, m.GetAddress(), pb.EnumWord(state))
 		gauge(descMemberOpen, float64(m.GetConnections().GetCurrent()), name, m.GetAddress())
-		counter(descMemberTotal, m.GetConnections().GetTotal(), name, m.GetAddress())
-		counter(descMemberBytes, m.GetBytes().GetIn(), name, m.GetAddress(), "in")
-		counter(descMemberBytes, m.GetBytes().GetOut(), name, m.GetAddress(), "out")
-		counter(descMemberRequests, m.GetRequests(), name, m.GetAddress())
+		counted(descMemberTotal, m.GetConnections().GetTotal(), name, m.GetAddress())
+		counted(descMemberBytes, m.GetBytes().GetIn(), name, m.GetAddress(), "in")
+		counted(descMemberBytes, m.GetBytes().GetOut(), name, m.GetAddress(), "out")
+		counted(descMemberRequests, m.GetRequests(), name, m.GetAddress())
 	}
 	gauge(descPoolRecords, float64(p.GetRecords()), name)
 	out := p.GetPersistence().ProtoReflect()
 	for i := range out.Descriptor().Fields().Len() {
 		f := out.Descriptor().Fields().Get(i)
-		counter(descPersist, out.Get(f).Uint(), name, string(f.Name()))
+		counted(descPersist, out.Get(f).Uint(), name, string(f.Name()))
 	}
 }
 
