@@ -26,7 +26,6 @@ func (e *Engine) beat() {
 			return
 		case now := <-ticker.C:
 			e.records.Sweep(sweepBudget)
-			e.peak.Store(max(e.peak.Load(), int64(e.connections.Len())))
 			e.retry(now)
 			if now.Sub(flushed) >= flushInterval {
 				flushed = now

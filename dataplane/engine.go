@@ -51,7 +51,6 @@ type Engine struct {
 	started     time.Time
 	running     atomic.Pointer[runtime]
 	gone        gone
-	peak        atomic.Int64 // most connections at a time, looked at with every beat
 	unkept      atomic.Int64 // since when what is applied is not on the disk, in nanoseconds of Unix time; 0: it is
 
 	mu      sync.Mutex // guards all below and every change of running

@@ -208,6 +208,32 @@ func TestChangesDisturbNobody(t *testing.T) {
 	}
 }
 
+// The most connections at a time are those that were open, however short.
+func TestMostConnections(t *testing.T) {
+	a := newMember(t, "a", false)
+	s := newSite(t, "", mapped)
+	s.apply(plainPool("p", a.addr()), virtualServer(web, "p"))
+	peak := func() uint64 {
+		return s.engine.Statistics(&pb.StatisticsRequest{}).GetUnit().GetConnections().GetMax()
+	}
+	_, one := s.visit(web)
+	_, two := s.visit(web)
+	one.Close()
+	two.Close()
+	eventually(t, "both connections ended", func() bool { return s.engine.connections.Len() == 0 })
+	if n := peak(); n != 2 {
+		t.Errorf("most %d, want 2", n)
+	}
+	s.engine.ResetStatistics(&pb.ResetStatisticsRequest{})
+	if n := peak(); n != 0 {
+		t.Errorf("most after a reset %d", n)
+	}
+	s.who(web)
+	if n := peak(); n != 1 {
+		t.Errorf("most after one visit %d", n)
+	}
+}
+
 func TestServicesAndAddresses(t *testing.T) {
 	a := newMember(t, "a", false)
 	s := newSite(t, "", mapped)

@@ -252,6 +252,7 @@ func (f *forecast) add(r *persist.Record) {
 
 func (f *forecast) fill(m *pb.ForecastMember) {
 	if f == nil {
+		m.EmptyInSeconds = new(uint64(0))
 		return
 	}
 	m.Clients, m.LastSeenSeconds = f.clients, new(wholeSeconds(f.seen))

@@ -165,7 +165,8 @@ func TestService(t *testing.T) {
 			t.Fatalf("%v, %v", got, err)
 		}
 		first, second := got.GetMembers()[0], got.GetMembers()[1]
-		if first.GetClients() != 1 || first.GetConnections() != 1 || first.GetEmptyInSeconds() < 50 || second.GetClients() != 0 || second.LastSeenSeconds != nil {
+		if first.GetClients() != 1 || first.GetConnections() != 1 || first.GetEmptyInSeconds() < 50 || second.GetClients() != 0 || second.LastSeenSeconds != nil ||
+			second.EmptyInSeconds == nil || second.GetEmptyInSeconds() != 0 {
 			t.Errorf("%v", got)
 		}
 		if got, err := c.Forecast(t.Context(), &pb.ForecastRequest{Node: b.addr()}); err != nil || len(got.GetMembers()) != 1 {

@@ -115,7 +115,7 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 		sum = sum.Plus(v.counters.Counts())
 	}
 	sum.Current = uint64(e.connections.Len())
-	sum.Max = uint64(max(e.peak.Load(), int64(sum.Current)))
+	sum.Max = max(uint64(e.connections.Most()), sum.Current)
 	records := e.records.Stats()
 	var unserved uint64
 	for _, p := range r.pools {
@@ -164,7 +164,7 @@ func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) {
 	}
 	if all {
 		e.gone.reset()
-		e.peak.Store(int64(e.connections.Len()))
+		e.connections.ResetMost()
 	}
 }
 

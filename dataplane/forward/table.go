@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,8 @@ type Table struct {
 	shards [tableShards]tableShard
 	stop   chan struct{}
 	done   chan struct{}
+
+	open, most atomic.Int64 // connections now, and at a time
 }
 
 const tableShards = 16
@@ -25,10 +28,9 @@ const tableShards = 16
 type tableShard struct {
 	mu    sync.Mutex
 	first *session // guarded by mu, as are the links
-	count int
 
 	leaving departures
-	_       [4]uint64
+	_       [5]uint64
 }
 
 // Connection describes an open connection. Addresses are those of the configuration.
@@ -71,16 +73,13 @@ func (t *Table) Range(fn func(Connection) bool) {
 }
 
 // Len returns the number of open connections.
-func (t *Table) Len() int {
-	n := 0
-	for i := range t.shards {
-		sh := &t.shards[i]
-		sh.mu.Lock()
-		n += sh.count
-		sh.mu.Unlock()
-	}
-	return n
-}
+func (t *Table) Len() int { return int(t.open.Load()) }
+
+// Most returns how many connections were open at a time, at most, since the last ResetMost.
+func (t *Table) Most() int { return int(t.most.Load()) }
+
+// ResetMost begins again with the connections that are open.
+func (t *Table) ResetMost() { t.most.Store(t.open.Load()) }
 
 // each calls fn for the sessions of a shard, which cannot end while it runs.
 func (t *Table) each(shard int, fn func(*session)) {
@@ -101,7 +100,9 @@ func (t *Table) add(s *session) {
 		s.next.prev = s
 	}
 	sh.first = s
-	sh.count++
+	n := t.open.Add(1)
+	for m := t.most.Load(); n > m && !t.most.CompareAndSwap(m, n); m = t.most.Load() {
+	}
 }
 
 func (t *Table) remove(s *session) {
@@ -117,7 +118,7 @@ func (t *Table) remove(s *session) {
 		s.next.prev = s.prev
 	}
 	s.next, s.prev = nil, nil
-	sh.count--
+	t.open.Add(-1)
 }
 
 // countTicks is after how many ticks bytes are counted that are moving.
