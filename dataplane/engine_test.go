@@ -73,6 +73,12 @@ func TestTraffic(t *testing.T) {
 		want(t, s.who(web), "a")
 		s.apply(object(&pb.Global{Maint: new(true)}))
 		want(t, s.who(web), "nobody")
+		stats := s.engine.Statistics(&pb.StatisticsRequest{})
+		for _, state := range []pb.MemberState{stats.GetPools()[0].GetMembers()[0].GetState(), stats.GetNodes()[0].GetState()} {
+			if state != pb.MemberState_MEMBER_STATE_MAINTENANCE {
+				t.Errorf("state %s in maintenance", pb.EnumWord(state))
+			}
+		}
 	})
 }
 

@@ -102,7 +102,7 @@ func (r *runtime) nodeStatistics(node netip.AddrPort) []*pb.NodeStatistics {
 	for _, name := range sortedKeys(sums) {
 		limit := r.view.Get("node/" + name).GetNode().GetLimit()
 		list = append(list, &pb.NodeStatistics{
-			Address: name, State: config.MemberState(r.view, name).Word,
+			Address: name, State: pool.OperatorState(r.view, name).Message(),
 			Connections: connectionCounters(sums[name], limit), Bytes: byteCounters(sums[name]),
 		})
 	}

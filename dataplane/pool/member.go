@@ -89,8 +89,9 @@ func (m *Member) Counters() *Counters { return m.counters }
 // full reports whether the limit is reached now.
 func (m *Member) full() bool { return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) }
 
-// operatorState is what the operator said of a member: of itself, its address, its service, the whole unit.
-func operatorState(view config.View, member string) State {
+// OperatorState is what the operator said of a member: of itself, its address, its service, the whole unit. Given a node's
+// address alone, it is that of the node.
+func OperatorState(view config.View, member string) State {
 	if config.Globals(view).GetMaint() {
 		return Maintenance
 	}

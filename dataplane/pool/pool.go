@@ -139,7 +139,7 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 		}
 		m := &Member{Addr: addr, Ratio: ratioOf(c, env, p.mode), Priority: c.GetPriority(), index: len(p.members)}
 		m.Limit = lowest(c.GetLimit(), env.View.Get("node/"+addr.String()).GetNode().GetLimit())
-		m.state = operatorState(env.View, c.GetAddress())
+		m.state = OperatorState(env.View, c.GetAddress())
 		if m.Dial, err = env.dial(addr); err != nil {
 			m.state = Down
 			reasons = append(reasons, fmt.Sprintf("member %s: %v", addr, err))
