@@ -143,7 +143,7 @@ func TestDiskFails(t *testing.T) {
 	if n := log.count("level=ERROR"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	if s.engine.Unkept() <= 0 || s.engine.Statistics(&pb.StatisticsRequest{}).GetUnit().GetCounters()[UnkeptSeconds] > 60 {
+	if s.engine.Unkept() <= 0 || s.statistics("").GetUnit().GetCounters()[UnkeptSeconds] > 60 {
 		t.Error("it is not told")
 	}
 	if err := os.Rename(away, dir); err != nil {

@@ -73,7 +73,7 @@ func TestTraffic(t *testing.T) {
 		want(t, s.who(web), "a")
 		s.apply(object(&pb.Global{Maint: new(true)}))
 		want(t, s.who(web), "nobody")
-		stats := s.engine.Statistics(&pb.StatisticsRequest{})
+		stats := s.statistics("")
 		for _, state := range []pb.MemberState{stats.GetPools()[0].GetMembers()[0].GetState(), stats.GetNodes()[0].GetState()} {
 			if state != pb.MemberState_MEMBER_STATE_MAINTENANCE {
 				t.Errorf("state %s in maintenance", pb.EnumWord(state))
@@ -208,7 +208,7 @@ func TestChangesDisturbNobody(t *testing.T) {
 	s.apply(virtualServer(web, "p"))
 	want(t, s.who(web), "b")
 	echo(t, one, "one at last")
-	stats := s.engine.Statistics(&pb.StatisticsRequest{})
+	stats := s.statistics("")
 	if n := stats.GetUnit().GetConnections(); n.GetTotal() != 4 || n.GetCurrent() < 2 {
 		t.Errorf("connections of the unit: %v", n)
 	}
@@ -220,7 +220,7 @@ func TestMostConnections(t *testing.T) {
 	s := newSite(t, "", mapped)
 	s.apply(plainPool("p", a.addr()), virtualServer(web, "p"))
 	peak := func() uint64 {
-		return s.engine.Statistics(&pb.StatisticsRequest{}).GetUnit().GetConnections().GetMax()
+		return s.statistics("").GetUnit().GetConnections().GetMax()
 	}
 	_, one := s.visit(web)
 	_, two := s.visit(web)
@@ -230,7 +230,9 @@ func TestMostConnections(t *testing.T) {
 	if n := peak(); n != 2 {
 		t.Errorf("most %d, want 2", n)
 	}
-	s.engine.ResetStatistics(&pb.ResetStatisticsRequest{})
+	if err := s.engine.ResetStatistics(&pb.ResetStatisticsRequest{}); err != nil {
+		t.Fatal(err)
+	}
 	if n := peak(); n != 0 {
 		t.Errorf("most after a reset %d", n)
 	}
@@ -265,7 +267,7 @@ func TestServicesAndAddresses(t *testing.T) {
 	var n uint32
 	fmt.Sscan(port, &n)
 	s.apply(object(&pb.Service{Port: n, Tcp: new(false)}))
-	state := s.engine.Statistics(&pb.StatisticsRequest{Pool: new("p")}).GetPools()[0].GetMembers()[0].GetState()
+	state := s.statistics("p").GetPools()[0].GetMembers()[0].GetState()
 	if state != pb.MemberState_MEMBER_STATE_PORT_DISABLED {
 		t.Errorf("the member is %s", state)
 	}
@@ -307,7 +309,7 @@ func TestApplyErrors(t *testing.T) {
 	if _, err := s.engine.Apply(&whole); err != nil {
 		t.Fatal(err)
 	}
-	if pools := s.engine.Statistics(&pb.StatisticsRequest{}).GetPools(); len(pools) != 1 || pools[0].GetName() != "q" {
+	if pools := s.statistics("").GetPools(); len(pools) != 1 || pools[0].GetName() != "q" {
 		t.Errorf("after a whole configuration: %v", pools)
 	}
 }

@@ -139,6 +139,16 @@ func (s *site) update(changed []*pb.Object, deleted []string) []*pb.NotInEffect 
 	return missing
 }
 
+// statistics returns what was counted of a pool, of everything if it is "".
+func (s *site) statistics(pool string) *pb.StatisticsReply {
+	s.t.Helper()
+	reply, err := s.engine.Statistics(&pb.StatisticsRequest{Pool: &pool})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return reply
+}
+
 // object wraps what can be configured.
 func object(kind any) *pb.Object {
 	switch k := kind.(type) {

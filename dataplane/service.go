@@ -147,11 +147,17 @@ func (s *service) ListConnections(req *pb.ListConnectionsRequest, stream grpc.Se
 
 // Statistics implements the service.
 func (s *service) Statistics(_ context.Context, req *pb.StatisticsRequest) (*pb.StatisticsReply, error) {
-	return s.engine.Statistics(req), nil
+	reply, err := s.engine.Statistics(req)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return reply, nil
 }
 
 // ResetStatistics implements the service.
 func (s *service) ResetStatistics(_ context.Context, req *pb.ResetStatisticsRequest) (*pb.ResetStatisticsReply, error) {
-	s.engine.ResetStatistics(req)
+	if err := s.engine.ResetStatistics(req); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
 	return &pb.ResetStatisticsReply{}, nil
 }

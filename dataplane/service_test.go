@@ -235,6 +235,15 @@ func testStatistics(t *testing.T, c pb.DataplaneClient, a, b *member) {
 	if v := get(&pb.StatisticsRequest{Virtual: new(web)}); len(v.GetVirtuals()) != 1 || len(v.GetPools()) != 0 {
 		t.Errorf("one virtual server: %v", v)
 	}
+	if _, err := c.Statistics(t.Context(), &pb.StatisticsRequest{Node: new("zz")}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a bad node: %v", err)
+	}
+	if _, err := c.ResetStatistics(t.Context(), &pb.ResetStatisticsRequest{Node: new("zz")}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a bad node: %v", err)
+	}
+	if _, err := c.Forecast(t.Context(), &pb.ForecastRequest{Node: "zz"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a bad node: %v", err)
+	}
 	if _, err := c.ResetStatistics(t.Context(), &pb.ResetStatisticsRequest{}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,15 @@ import (
 )
 
 // Statistics returns what was counted. A request that names objects gets these alone: a pool its members, a node its sums
-// and the members at it. One that names nothing gets everything.
-func (e *Engine) Statistics(req *pb.StatisticsRequest) *pb.StatisticsReply {
+// and the members at it. One that names nothing gets everything. The error says that the node is none.
+func (e *Engine) Statistics(req *pb.StatisticsRequest) (*pb.StatisticsReply, error) {
+	node, byNode, err := nodeOf(req)
+	if err != nil {
+		return nil, err
+	}
 	r := e.running.Load()
 	reply := &pb.StatisticsReply{}
-	all := req.GetPool() == "" && req.GetVirtual() == "" && req.GetNode() == ""
-	node, err := parseNode(req.GetNode())
-	byNode := req.GetNode() != "" && err == nil
+	all := req.GetPool() == "" && req.GetVirtual() == "" && !byNode
 	for _, name := range sortedKeys(r.virtuals) {
 		if all || req.GetVirtual() == name {
 			reply.Virtuals = append(reply.Virtuals, r.virtualStatistics(r.virtuals[name]))
@@ -39,7 +41,16 @@ func (e *Engine) Statistics(req *pb.StatisticsRequest) *pb.StatisticsReply {
 	case byNode:
 		reply.Nodes = r.nodeStatistics(node)
 	}
-	return reply
+	return reply, nil
+}
+
+// nodeOf reads the node that a request names, if it names one.
+func nodeOf(req interface{ GetNode() string }) (node netip.AddrPort, named bool, err error) {
+	if req.GetNode() == "" {
+		return node, false, nil
+	}
+	node, err = parseNode(req.GetNode())
+	return node, true, err
 }
 
 func connectionCounters(n pool.Counts, limit uint32) *pb.ConnectionCounters {
@@ -146,12 +157,15 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 // UnkeptSeconds is among the unit's counters while writing to the state directory fails: for how long it has failed.
 const UnkeptSeconds = "unkept_seconds"
 
-// ResetStatistics counts from zero again: for the objects that are named, or for all.
-func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) {
+// ResetStatistics counts from zero again: for the objects that are named, or for all. The error says that the node is none;
+// then nothing is reset.
+func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) error {
+	node, byNode, err := nodeOf(req)
+	if err != nil {
+		return err
+	}
 	r := e.running.Load()
-	all := req.GetPool() == "" && req.GetVirtual() == "" && req.GetNode() == ""
-	node, err := parseNode(req.GetNode())
-	byNode := req.GetNode() != "" && err == nil
+	all := req.GetPool() == "" && req.GetVirtual() == "" && !byNode
 	for name, v := range r.virtuals {
 		if all || req.GetVirtual() == name {
 			v.counters.Reset()
@@ -166,6 +180,7 @@ func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) {
 		e.gone.reset()
 		e.connections.ResetMost()
 	}
+	return nil
 }
 
 func resetPool(p *pool.Pool, node netip.AddrPort, whole bool) {

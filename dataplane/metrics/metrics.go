@@ -56,7 +56,12 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	s, status := c.engine.Statistics(&pb.StatisticsRequest{}), c.engine.Status()
+	s, err := c.engine.Statistics(&pb.StatisticsRequest{})
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(descUptime, err)
+		return
+	}
+	status := c.engine.Status()
 	gauge(descUptime, float64(s.GetUnit().GetUptimeSeconds()))
 	gauge(descRevision, float64(status.GetRevision()))
 	gauge(descNotInEffect, float64(len(status.GetNotInEffect())))
