@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -68,7 +69,23 @@ func (c *checker) checkRule(key string, r *pb.Rule) {
 		if use := s.GetUse(); use != nil {
 			c.checkWeights(key, ruleSpot(s, r), use.GetPools())
 		}
-	}, nil)
+	}, func(e *pb.RuleExpression) {
+		k := e.GetComparison()
+		if k.GetOperator() != pb.RuleOperator_RULE_OPERATOR_MATCHES_REGEX {
+			return
+		}
+		if _, err := regexp.Compile(k.GetText()); err != nil {
+			c.fault(key, expressionSpot(e, r), CodeValue, "%s: matches_regex: %v", Title(key), err)
+		}
+	})
+}
+
+// expressionSpot is where a condition of a rule stands.
+func expressionSpot(e *pb.RuleExpression, r *pb.Rule) *spot {
+	if e.GetPosition() == nil {
+		return attribute(r.GetMeta())
+	}
+	return &spot{e.GetPosition(), 1}
 }
 
 // ruleSpot is where a statement of a rule stands.
@@ -94,11 +111,7 @@ func (c *checker) checkRelations(key string, o *pb.Object) {
 				c.warnSplit(key, ruleSpot(s, r), use.GetPools())
 			}
 		}, func(e *pb.RuleExpression) {
-			at := attribute(r.GetMeta())
-			if e.GetPosition() != nil {
-				at = &spot{e.GetPosition(), 1}
-			}
-			c.refer(key, at, "class/"+e.GetComparison().GetClass())
+			c.refer(key, expressionSpot(e, r), "class/"+e.GetComparison().GetClass())
 		})
 	case *pb.Object_Pool:
 		c.warnReached(key, k.Pool)
