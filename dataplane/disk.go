@@ -70,7 +70,8 @@ func (e *Engine) cannotKeep(err error) {
 	e.disk.retryAt = time.Now().Add(e.disk.pause)
 }
 
-// flush puts the journal on the disk, or writes it anew after a failure. The disk is not waited for under the lock.
+// flush puts the journal on the disk, or writes it anew after a failure. The disk is waited for without the lock, unless the
+// journal is written anew: then no configuration can be applied before that is done.
 func (e *Engine) flush() {
 	e.mu.Lock()
 	if e.journal == nil {

@@ -17,9 +17,6 @@ import (
 	"bigpipe/store/config"
 )
 
-// Protocol is the version of the Apply protocol that is spoken.
-const Protocol = 1
-
 // Errors of Apply. Nothing changes with any of them.
 var (
 	// ErrProtocol means that the sender speaks another version.
@@ -154,8 +151,8 @@ func (r *runtime) accepts(u *Update) error {
 	switch {
 	case h == nil:
 		return fmt.Errorf("%w: no header", ErrMalformed)
-	case h.GetProtocol() != Protocol:
-		return fmt.Errorf("%w: %d, want %d", ErrProtocol, h.GetProtocol(), Protocol)
+	case h.GetProtocol() != pb.ApplyProtocol:
+		return fmt.Errorf("%w: %d, want %d", ErrProtocol, h.GetProtocol(), pb.ApplyProtocol)
 	case h.GetStoreId() == "":
 		return fmt.Errorf("%w: no store identity", ErrMalformed)
 	case applied.GetStoreId() != "" && applied.GetStoreId() != h.GetStoreId():
@@ -193,7 +190,7 @@ func (r *runtime) wanted(u *Update) (*config.Tree, []config.Change) {
 // run compiles what the changes touch, makes the next runtime the running one, and follows it. The caller holds the lock.
 func (e *Engine) run(next *runtime, changes []config.Change) {
 	touched := affected(next.view, changes)
-	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Dial: e.addresses.Local})
+	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Dial: e.addresses.Local, Log: e.log})
 	next.compileRules(touched.rules)
 	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses)
 	e.limitRecords(next.view)

@@ -277,7 +277,7 @@ func TestApplyErrors(t *testing.T) {
 	s := newSite(t, "", mapped)
 	s.apply(plainPool("p", "127.0.0.1:1"))
 	header := func(change func(*pb.ApplyHeader)) *pb.ApplyHeader {
-		h := &pb.ApplyHeader{Protocol: Protocol, StoreId: storeID, BaseRevision: 1, Revision: 2}
+		h := &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: storeID, BaseRevision: 1, Revision: 2}
 		change(h)
 		return h
 	}

@@ -130,7 +130,7 @@ func (s *site) apply(objects ...*pb.Object) []*pb.NotInEffect {
 
 func (s *site) update(changed []*pb.Object, deleted []string) []*pb.NotInEffect {
 	s.t.Helper()
-	h := &pb.ApplyHeader{Protocol: Protocol, StoreId: storeID, Full: s.revision == 0, BaseRevision: s.revision, Revision: s.revision + 1}
+	h := &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: storeID, Full: s.revision == 0, BaseRevision: s.revision, Revision: s.revision + 1}
 	missing, err := s.engine.Apply(&Update{Header: h, Changed: changed, Deleted: deleted})
 	if err != nil {
 		s.t.Fatal(err)

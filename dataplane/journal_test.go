@@ -49,7 +49,7 @@ func objects(n int) []*pb.Object {
 }
 
 func header(revision uint64) *pb.ApplyHeader {
-	return &pb.ApplyHeader{Protocol: Protocol, StoreId: storeID, Revision: revision}
+	return &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: storeID, Revision: revision}
 }
 
 // written is a journal with a whole configuration of three entries and two deltas; ends tells where each entry ends.
@@ -167,7 +167,7 @@ func TestDamagedStart(t *testing.T) {
 	}
 	s = newSite(t, dir, mapped)
 	want(t, s.who(web), "a") // what can be read forwards
-	_, err = s.engine.Apply(&Update{Header: &pb.ApplyHeader{Protocol: Protocol, StoreId: storeID, BaseRevision: 2, Revision: 3}})
+	_, err = s.engine.Apply(&Update{Header: &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: storeID, BaseRevision: 2, Revision: 3}})
 	if !errors.Is(err, ErrBase) {
 		t.Errorf("a delta on damaged ground: %v", err)
 	}

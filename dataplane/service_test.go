@@ -72,7 +72,7 @@ func push(t *testing.T, c pb.DataplaneClient, pieces ...*pb.ApplyRequest) (*pb.A
 }
 
 func full(revision uint64) *pb.ApplyHeader {
-	return &pb.ApplyHeader{Protocol: Protocol, StoreId: storeID, Full: true, Revision: revision}
+	return &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: storeID, Full: true, Revision: revision}
 }
 
 func TestService(t *testing.T) {
@@ -91,8 +91,8 @@ func TestService(t *testing.T) {
 
 	t.Run("errors", func(t *testing.T) {
 		tests := map[codes.Code][]*pb.ApplyRequest{
-			codes.Aborted:            {{Header: &pb.ApplyHeader{Protocol: Protocol, StoreId: storeID, BaseRevision: 4, Revision: 6}}},
-			codes.FailedPrecondition: {{Header: &pb.ApplyHeader{Protocol: Protocol, StoreId: "x", Full: true}}},
+			codes.Aborted:            {{Header: &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: storeID, BaseRevision: 4, Revision: 6}}},
+			codes.FailedPrecondition: {{Header: &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: "x", Full: true}}},
 			codes.InvalidArgument:    {{Changed: []*pb.Object{plainPool("q")}}, {Header: full(6)}},
 		}
 		for code, pieces := range tests {

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,19 @@ func TestCookie(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// The printed byte order of seed 002 is told of once per pool, where the pools are told to.
+func TestPrintedOrderIsLogged(t *testing.T) {
+	b := newBench(t)
+	var log strings.Builder
+	b.env.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 2 {
+		b.want(ask(t, b.set(inserting("web", s1, s2)), request("BIGipServerweb=2130706434.21062.0000")), s2)
+	}
+	if n := strings.Count(log.String(), "cookie=BIGipServerweb"); n != 1 {
+		t.Errorf("%d lines: %s", n, log.String())
 	}
 }
 

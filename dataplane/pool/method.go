@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"log/slog"
 
 	"bigpipe/dataplane/balance"
 	"bigpipe/dataplane/cookie"
@@ -48,7 +47,7 @@ func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
 // warnPrintedOrder says once per pool that a server writes cookies by the formula that seed 002 prints.
 func (p *Pool) warnPrintedOrder(name cookie.Name) {
 	if !p.shared.printedOrder.Swap(true) {
-		slog.Warn("cookie names its member in the reversed byte order", "pool", p.Name, "cookie", name.String())
+		p.log.Warn("cookie names its member in the reversed byte order", "pool", p.Name, "cookie", name.String())
 	}
 }
 

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,8 @@ type Env struct {
 	Table *persist.Table
 	// Dial maps a member's address to the one that is dialled; the error says why it must not be dialled. Nil: as it is.
 	Dial func(netip.AddrPort) (netip.AddrPort, error)
+	// Log is where pools tell what they meet; nil is slog's default.
+	Log *slog.Logger
 }
 
 func (e *Env) dial(addr netip.AddrPort) (netip.AddrPort, error) {
@@ -49,6 +52,7 @@ type Pool struct {
 	// Fallback is where requests are redirected when no member can be used (%h, %p and %u are filled in); "" is nowhere.
 	Fallback string
 
+	log       *slog.Logger
 	table     *persist.Table
 	members   []*Member // in configured order
 	byAddr    map[netip.AddrPort]*Member
@@ -79,10 +83,14 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 		Name:            c.GetName(),
 		ID:              persist.PoolIDOf(c.GetName()),
 		Config:          c,
+		log:             env.Log,
 		table:           env.Table,
 		ConnectTimeout:  seconds(c.ConnectTimeout, defaultConnectTimeout),
 		ResponseTimeout: seconds(c.ResponseTimeout, defaultResponseTimeout),
 		Fallback:        c.GetFallback(),
+	}
+	if p.log == nil {
+		p.log = slog.Default()
 	}
 	p.usable = func(i int) bool { m := p.members[i]; return m.State().UsableForNew() && !m.full() }
 	if previous != nil {
