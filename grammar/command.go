@@ -43,10 +43,14 @@ var Commands = slices.Concat(ownCommands, legacyCommands)
 
 // ownCommands are the forms of pools, rules, virtual servers, nodes, services, records and files.
 var ownCommands = []*Command{
-	{Form: "pool POOL { ATTRIBUTES }", Release: Legacy, Help: "define a pool, or replace it whole",
-		Example: "pool web { lb_mode round_robin member 10.1.1.1:80 member 10.1.1.2:80 }"},
-	{Form: "pool POOL modify { ATTRIBUTES }", Release: Legacy, Help: "change only what is named",
-		Example: "pool web modify { persist_mode simple simple_timeout 1200 simple_mask 255.255.255.0 }"},
+	{
+		Form: "pool POOL { ATTRIBUTES }", Release: Legacy, Help: "define a pool, or replace it whole",
+		Example: "pool web { lb_mode round_robin member 10.1.1.1:80 member 10.1.1.2:80 }",
+	},
+	{
+		Form: "pool POOL modify { ATTRIBUTES }", Release: Legacy, Help: "change only what is named",
+		Example: "pool web modify { persist_mode simple simple_timeout 1200 simple_mask 255.255.255.0 }",
+	},
 	{Form: "pool POOL add { ATTRIBUTES }", Release: Legacy, Help: "add members", Example: "pool web add { member 10.1.1.3:80 ratio 2 }"},
 	{Form: "pool POOL delete { ATTRIBUTES }", Release: Legacy, Help: "remove members", Example: "pool web delete { member 10.1.1.3:80 }"},
 	{Form: "pool POOL delete", Release: Legacy, Help: "delete a pool and its members"},
@@ -54,16 +58,22 @@ var ownCommands = []*Command{
 	{Form: "pool [POOL] persist show", Release: Legacy, Help: "persistence settings, then the records"},
 	{Form: "pool [POOL] persist dump", Filter: recordFilter, Release: Legacy | Ours, Help: "the records", Example: "pool web persist dump client 10.9.0.0/16 older 60"},
 	{Form: "pool [POOL] persist clear", Filter: recordFilter, Release: Ours, Help: "delete records"},
-	{Form: "pool POOL persist explain", Filter: []string{"client ADDRESS", "destination ADDRESS", "cookie TEXT", "virtual VIRTUAL"}, Release: Ours,
-		Help: "which member a client would get now, and why", Example: "pool web persist explain client 10.9.8.7"},
+	{
+		Form: "pool POOL persist explain", Filter: []string{"client ADDRESS", "destination ADDRESS", "cookie TEXT", "virtual VIRTUAL"}, Release: Ours,
+		Help: "which member a client would get now, and why", Example: "pool web persist explain client 10.9.8.7",
+	},
 	{Form: "pool POOL sticky clear", Release: Legacy, Help: "delete the sticky records"},
 	{Form: "pool POOL lb_mode show", Release: Legacy, Help: "the load-balancing mode"},
 	{Form: "pool [POOL] stats reset", Release: Legacy, Help: "set counters to zero"},
 
-	{Form: "virtual VIRTUAL { ATTRIBUTES }", Release: Legacy, Help: "define a virtual server, or replace it whole",
-		Example: "virtual 10.0.0.1:80 { netmask 255.255.255.0 use pool web }"},
-	{Form: "virtual VIRTUAL define MEMBER", Release: Release3,
-		Help: "nodes of its own, one or more, then special cookie MODE LIFETIME or special ssl SECONDS; a pool is made of them", Example: "virtual 10.0.0.1:80 { define 10.1.1.1:80 10.1.1.2:80 special cookie rewrite 10d }"},
+	{
+		Form: "virtual VIRTUAL { ATTRIBUTES }", Release: Legacy, Help: "define a virtual server, or replace it whole",
+		Example: "virtual 10.0.0.1:80 { netmask 255.255.255.0 use pool web }",
+	},
+	{
+		Form: "virtual VIRTUAL define MEMBER", Release: Release3,
+		Help: "nodes of its own, one or more, then special cookie MODE LIFETIME or special ssl SECONDS; a pool is made of them", Example: "virtual 10.0.0.1:80 { define 10.1.1.1:80 10.1.1.2:80 special cookie rewrite 10d }",
+	},
 	{Form: "virtual VIRTUAL ATTRIBUTES", Release: Legacy, Help: "change only what is named; define it if it is new", Example: "virtual 10.0.0.1:80 use pool web"},
 	{Form: "virtual VIRTUAL modify { ATTRIBUTES }", Release: Ours, Help: "change only what is named"},
 	{Form: "virtual VIRTUAL delete", Release: Legacy, Help: "delete a virtual server"},
@@ -76,15 +86,19 @@ var ownCommands = []*Command{
 	{Form: "virtual VIRTUAL mirror persist enable|disable", Release: Release3, Help: "mirroring of the records of the pool behind"},
 	{Form: "virtual VADDRESS ATTRIBUTES", Release: Legacy, Help: "what all virtual servers of an address share", Example: "virtual 10.0.0.1 disable"},
 
-	{Form: "rule RULE { BODY }", Release: Legacy, Help: "define a rule; on a command line the body may stand in single quotes",
-		Example: `rule images { if ( http_uri starts_with "/img" ) { use ( images ) } else { use ( web ) } }`},
+	{
+		Form: "rule RULE { BODY }", Release: Legacy, Help: "define a rule; on a command line the body may stand in single quotes",
+		Example: `rule images { if ( http_uri starts_with "/img" ) { use ( images ) } else { use ( web ) } }`,
+	},
 	{Form: "rule RULE delete", Release: Legacy, Help: "delete a rule"},
 	{Form: "rule [RULE] show", Release: Legacy, Help: "print rules"},
 
 	{Form: "node NODE ATTRIBUTES", Release: Legacy, Help: "set the state of a node, its limit, its weight", Example: "node 10.1.1.1:80 disable"},
 	{Form: "node [NODE] show", Release: Legacy, Help: "states and counters"},
-	{Form: "node NODE monitor use MONITOR", Release: Release4, Help: "check a node, an address or *:SERVICE; several monitors are joined with and",
-		Example: "node 10.1.1.1:80 monitor use http and tcp"},
+	{
+		Form: "node NODE monitor use MONITOR", Release: Release4, Help: "check a node, an address or *:SERVICE; several monitors are joined with and",
+		Example: "node 10.1.1.1:80 monitor use http and tcp",
+	},
 	{Form: "node NODE monitor show|delete", Release: Release4, Help: "print or forget the monitors of a node"},
 	{Form: "node monitor show", Release: Release4, Help: "print the nodes with their monitors"},
 	{Form: "node NODE delete", Release: Ours, Help: "forget the settings of a node"},
@@ -114,8 +128,10 @@ var ownCommands = []*Command{
 	{Form: "persist show", Release: Ours, Help: "persistence settings and records of all pools"},
 	{Form: "persist dump", Filter: append(recordFilter[:len(recordFilter):len(recordFilter)], "pool POOL"), Release: Ours, Help: "the records of all pools"},
 	{Form: "persist clear", Filter: append(recordFilter[:len(recordFilter):len(recordFilter)], "pool POOL"), Release: Ours, Help: "delete records of all pools"},
-	{Form: "persist explain", Filter: []string{"pool POOL", "client ADDRESS", "destination ADDRESS", "cookie TEXT", "virtual VIRTUAL"}, Release: Ours,
-		Help: "which member a client would get now, and why"},
+	{
+		Form: "persist explain", Filter: []string{"pool POOL", "client ADDRESS", "destination ADDRESS", "cookie TEXT", "virtual VIRTUAL"}, Release: Ours,
+		Help: "which member a client would get now, and why",
+	},
 	{Form: "persist forecast node NODE", Release: Ours, Help: "who is still bound to a node, and when it will be empty"},
 	{Form: "persist SERVICE SECONDS", Release: Release3, Help: "simple persistence of the pools behind a port; not saved", Example: "persist 80 300"},
 	{Form: "conn dump", Filter: []string{"client ADDRESS", "virtual VIRTUAL", "node NODE"}, Release: Legacy, Help: "the connections"},

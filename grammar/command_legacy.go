@@ -29,8 +29,10 @@ var legacyCommands = []*Command{
 	{Form: "self [SELF] show", Release: Release4, Help: "print addresses of the unit"},
 	{Form: "self SELF delete", Release: Release4, Help: "delete an address of the unit"},
 
-	{Form: "class CLASS { ATTRIBUTES }", Release: Release4, Help: "define a list that rules compare with: texts in quotes, hosts, networks",
-		Example: `class images { ".gif" ".jpg" }`},
+	{
+		Form: "class CLASS { ATTRIBUTES }", Release: Release4, Help: "define a list that rules compare with: texts in quotes, hosts, networks",
+		Example: `class images { ".gif" ".jpg" }`,
+	},
 	{Form: "class [CLASS] show", Release: Release4, Help: "print classes"},
 	{Form: "class CLASS delete", Release: Release4, Help: "delete a class"},
 	{Form: "authz AUTHZ { ATTRIBUTES }", Release: Release4, Help: "define a client authorization model"},
@@ -46,8 +48,10 @@ var legacyCommands = []*Command{
 	{Form: "monitor dump all", Release: Release4, Help: "print health checks, templates too, and what they check"},
 	{Form: "monitor instance NODE enable|disable", Release: Release4, Help: "switch the health checks of one node"},
 
-	{Form: "snat map { ORIGIN to ADDRESS ATTRIBUTES }", Release: Legacy, Help: "translate source addresses; ORIGIN is default, or one address or more",
-		Example: "snat map { default to 10.10.10.9 unit 1 netmask 255.255.254.0 }"},
+	{
+		Form: "snat map { ORIGIN to ADDRESS ATTRIBUTES }", Release: Legacy, Help: "translate source addresses; ORIGIN is default, or one address or more",
+		Example: "snat map { default to 10.10.10.9 unit 1 netmask 255.255.254.0 }",
+	},
 	{Form: "snat limit NUMBER", Release: Legacy, Help: "connections at most; 0: no limit"},
 	{Form: "snat timeout tcp|udp SECONDS", Release: Legacy, Help: "idle seconds of translated connections"},
 	{Form: "snat [SNAT] show", Release: Legacy, Help: "print source translations"},

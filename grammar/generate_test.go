@@ -248,8 +248,10 @@ func genStatement(t *rapid.T, depth int) *pb.RuleStatement {
 	case 3:
 		return &pb.RuleStatement{Kind: &pb.RuleStatement_Hash{Hash: &pb.RuleHash{Variable: genVariable(t)}}}
 	case 4:
-		return &pb.RuleStatement{Kind: &pb.RuleStatement_Cache{Cache: &pb.RuleCache{Condition: genExpression(t, 1),
-			OriginPool: proto.String("a"), CachePool: proto.String("b"), HitPeriod: proto.Uint32(rapid.Uint32().Draw(t, "period"))}}}
+		return &pb.RuleStatement{Kind: &pb.RuleStatement_Cache{Cache: &pb.RuleCache{
+			Condition:  genExpression(t, 1),
+			OriginPool: proto.String("a"), CachePool: proto.String("b"), HitPeriod: proto.Uint32(rapid.Uint32().Draw(t, "period")),
+		}}}
 	case 5:
 		block := &pb.RuleBlock{}
 		for range rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "block") {

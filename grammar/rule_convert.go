@@ -226,8 +226,10 @@ func (r *ruleConverter) or(e *ruleOr) *pb.RuleExpression {
 		if !r.count(term.Pos) {
 			break
 		}
-		left = &pb.RuleExpression{Position: r.position(e.Pos),
-			Kind: &pb.RuleExpression_Or{Or: &pb.RuleBinary{Left: left, Right: r.and(term)}}}
+		left = &pb.RuleExpression{
+			Position: r.position(e.Pos),
+			Kind:     &pb.RuleExpression_Or{Or: &pb.RuleBinary{Left: left, Right: r.and(term)}},
+		}
 	}
 	return left
 }
@@ -238,8 +240,10 @@ func (r *ruleConverter) and(e *ruleAnd) *pb.RuleExpression {
 		if !r.count(term.Pos) {
 			break
 		}
-		left = &pb.RuleExpression{Position: r.position(e.Pos),
-			Kind: &pb.RuleExpression_And{And: &pb.RuleBinary{Left: left, Right: r.not(term)}}}
+		left = &pb.RuleExpression{
+			Position: r.position(e.Pos),
+			Kind:     &pb.RuleExpression_And{And: &pb.RuleBinary{Left: left, Right: r.not(term)}},
+		}
 	}
 	return left
 }

@@ -11,53 +11,83 @@ func init() {
 		{Words: w("tcp"), Words3: w("port"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "tcp", Help: "allow TCP", Acts: true},
 		{Words: w("udp"), Release: Release4, Value: ValueSwitch, Default: "disable", Field: "udp", Help: "allow UDP", Acts: true},
 		{Words: w("limit"), Words3: w("port limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit"},
-		{Words: w("timeout tcp"), Words3: w("treaper"), Release: Legacy, Value: ValueSeconds, Field: "timeout_tcp",
-			Help: "seconds after which an idle TCP connection is ended", Acts: true},
-		{Words: w("timeout udp"), Words3: w("udp"), Release: Legacy, Value: ValueSeconds, Field: "timeout_udp",
-			Help: "seconds after which an idle UDP flow is ended", Acts: true},
+		{
+			Words: w("timeout tcp"), Words3: w("treaper"), Release: Legacy, Value: ValueSeconds, Field: "timeout_tcp",
+			Help: "seconds after which an idle TCP connection is ended", Acts: true,
+		},
+		{
+			Words: w("timeout udp"), Words3: w("udp"), Release: Legacy, Value: ValueSeconds, Field: "timeout_udp",
+			Help: "seconds after which an idle UDP flow is ended", Acts: true,
+		},
 		{Words: w("tping_svc"), Words3: w("tping_svc"), Release: Release3, Value: ValueSeconds, Default: "5", Field: "tping", Help: "seconds between checks of the service"},
-		{Words: w("timeout_svc"), Words3: w("timeout_svc"), Release: Release3, Value: ValueSeconds, Default: "16", Field: "tping_timeout",
-			Help: "seconds after which a silent service is down"},
+		{
+			Words: w("timeout_svc"), Words3: w("timeout_svc"), Release: Release3, Value: ValueSeconds, Default: "16", Field: "tping_timeout",
+			Help: "seconds after which a silent service is down",
+		},
 	})
 	Nodes = newTable(KindNode, "node", &pb.Node{}, []*Attribute{
 		stateRow("enable", "disable", "enabled", "disable: open connections and persistent clients only", true),
 		stateRow("up", "down", "up", "down: nothing new at all", true),
 		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit", Acts: true},
-		{Words: w("ratio"), Words3: w("ratio"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 65535, Default: "1", Field: "ratio",
-			Help: "weight in mode ratio", Acts: true},
+		{
+			Words: w("ratio"), Words3: w("ratio"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 65535, Default: "1", Field: "ratio",
+			Help: "weight in mode ratio", Acts: true,
+		},
 	})
 }
 
 func globalRows() []*Attribute {
 	rows := []*Attribute{
-		{Words: w("lb"), Words3: w("lb"), Release: Legacy, Value: ValueWord, ValueAliases: lbModeAliases, Default: "round_robin", Field: "lb",
-			Help: "load-balancing mode of pools that name none", Acts: true, Acting: actingModes},
+		{
+			Words: w("lb"), Words3: w("lb"), Release: Legacy, Value: ValueWord, ValueAliases: lbModeAliases, Default: "round_robin", Field: "lb",
+			Help: "load-balancing mode of pools that name none", Acts: true, Acting: actingModes,
+		},
 		{Words: w("mirror"), Words3: w("mirror"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "mirror", Help: "mirror to the other unit"},
-		{Words: w("gateway failsafe"), Words3: w("gateway failsafe"), Release: Legacy, Value: ValueWord, Default: "disarm", Field: "gateway_failsafe",
-			Help: "give up when the gateway is silent"},
+		{
+			Words: w("gateway failsafe"), Words3: w("gateway failsafe"), Release: Legacy, Value: ValueWord, Default: "disarm", Field: "gateway_failsafe",
+			Help: "give up when the gateway is silent",
+		},
 		{Words: w("tping_node"), Words3: w("tping_node"), Release: Legacy, Value: ValueSeconds, Default: "5", Field: "tping_node", Help: "seconds between pings of a node"},
-		{Words: w("timeout_node"), Words3: w("timeout_node"), Release: Legacy, Value: ValueSeconds, Default: "16", Field: "timeout_node",
-			Help: "seconds after which a silent node is down"},
+		{
+			Words: w("timeout_node"), Words3: w("timeout_node"), Release: Legacy, Value: ValueSeconds, Default: "16", Field: "timeout_node",
+			Help: "seconds after which a silent node is down",
+		},
 		{Words: w("maint"), Words3: w("maint"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "maint", Help: "maintenance mode: nothing new", Acts: true},
 		{Words: w("unit"), Words3: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "the unit's number"},
 
-		{Words: w("persist_across_services"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_services",
-			Help: "all services of a virtual address share records", Acts: true},
-		{Words: w("persist_across_virtuals"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_virtuals",
-			Help: "all virtual servers share records", Acts: true},
-		{Words: w("persist_across_pools"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "persist_across_pools",
-			Help: "a record's own pool may be used where the virtual server does not name it"},
-		{Words: w("persist timer"), Aliases: [][]string{w("persist_timer")}, Release: Release4, Value: ValueWord, Default: "limit", Field: "persist_timer",
-			Help: "limit: idle time, timeout: time since creation", Acts: true},
-		{Words: w("persist map_proxies"), Aliases: [][]string{w("persist_map_proxies")}, Release: Release4, Value: ValueSwitch, Default: "enable",
-			Field: "persist_map_proxies", Help: "networks of large proxies count as one client"},
+		{
+			Words: w("persist_across_services"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_services",
+			Help: "all services of a virtual address share records", Acts: true,
+		},
+		{
+			Words: w("persist_across_virtuals"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "persist_across_virtuals",
+			Help: "all virtual servers share records", Acts: true,
+		},
+		{
+			Words: w("persist_across_pools"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "persist_across_pools",
+			Help: "a record's own pool may be used where the virtual server does not name it",
+		},
+		{
+			Words: w("persist timer"), Aliases: [][]string{w("persist_timer")}, Release: Release4, Value: ValueWord, Default: "limit", Field: "persist_timer",
+			Help: "limit: idle time, timeout: time since creation", Acts: true,
+		},
+		{
+			Words: w("persist map_proxies"), Aliases: [][]string{w("persist_map_proxies")}, Release: Release4, Value: ValueSwitch, Default: "enable",
+			Field: "persist_map_proxies", Help: "networks of large proxies count as one client",
+		},
 		{Words: w("map_proxy"), Release: Ours, Value: valueForm, Field: "map_proxies", form: mapProxyForm, Help: "a network of proxies and the address it counts as; repeatable"},
-		{Words: w("persist_table_limit"), Aliases: [][]string{w("persist table limit")}, Release: Ours, Value: ValueNumber, Default: "1000000",
-			Field: "persist_table_limit", Help: "records at most", Acts: true},
-		{Words: w("sticky table limit"), Aliases: [][]string{w("sticky_table_limit")}, Release: Release4, Value: ValueNumber, Field: "sticky_table_limit",
-			Help: "sticky records at most"},
-		{Words: w("cookie_key"), Release: Ours, Value: valueForm, Field: "cookie_keys", form: cookieKeyForm,
-			Help: "a key for encrypted cookies and its file; repeatable, the first encrypts"},
+		{
+			Words: w("persist_table_limit"), Aliases: [][]string{w("persist table limit")}, Release: Ours, Value: ValueNumber, Default: "1000000",
+			Field: "persist_table_limit", Help: "records at most", Acts: true,
+		},
+		{
+			Words: w("sticky table limit"), Aliases: [][]string{w("sticky_table_limit")}, Release: Release4, Value: ValueNumber, Field: "sticky_table_limit",
+			Help: "sticky records at most",
+		},
+		{
+			Words: w("cookie_key"), Release: Ours, Value: valueForm, Field: "cookie_keys", form: cookieKeyForm,
+			Help: "a key for encrypted cookies and its file; repeatable, the first encrypts",
+		},
 	}
 	return append(rows, unitRows()...)
 }
@@ -111,8 +141,10 @@ func unitRows() []*Attribute {
 		own(num("snat_limit", ValueNumber, "connections of source translation at most; 0: no limit", "snat limit"), "snat limit"),
 		own(num("snat_timeout_tcp", ValueSeconds, "idle seconds of translated TCP connections", "snat timeout tcp"), "snat timeout tcp"),
 		own(num("snat_timeout_udp", ValueSeconds, "idle seconds of translated UDP flows", "snat timeout udp"), "snat timeout udp"),
-		{Words: w("default_gateway use pool"), Statement: w("default_gateway use pool"), Release: Release4, Value: ValueName, Names: KindPool,
-			Field: "default_gateway_pool", Help: "pool of routers that the unit uses itself"},
+		{
+			Words: w("default_gateway use pool"), Statement: w("default_gateway use pool"), Release: Release4, Value: ValueName, Names: KindPool,
+			Field: "default_gateway_pool", Help: "pool of routers that the unit uses itself",
+		},
 		{Words: w("sysctl"), Release: Release3, Value: valueForm, Field: "sysctls", form: sysctlForm, Help: "system control variables that have no meaning here"},
 	}
 }

@@ -21,29 +21,41 @@ func init() {
 		netmaskRow(Release3), broadcastRow(Release3), unitRow(Release3, "unit that owns the address"),
 	})
 	Trunks = legacyTable(KindTrunk, "trunk", &pb.Trunk{}, nil, []*Attribute{
-		{Words: w("define"), Aliases: [][]string{w("interfaces"), w("interfaces add")}, Release: Release4, Value: valueForm, Field: "interfaces",
-			form: listForm("INTERFACE ...", "interfaces", readName), Help: "the interfaces that are joined"},
+		{
+			Words: w("define"), Aliases: [][]string{w("interfaces"), w("interfaces add")}, Release: Release4, Value: valueForm, Field: "interfaces",
+			form: listForm("INTERFACE ...", "interfaces", readName), Help: "the interfaces that are joined",
+		},
 	})
 	Stps = legacyTable(KindStp, "stp", &pb.Stp{}, nil, []*Attribute{
-		{Words: w("interfaces add"), Aliases: [][]string{w("interfaces"), w("interface")}, Opposite: w("interfaces delete"), Release: Release4,
-			Value: valueForm, Field: "interfaces", form: listForm("INTERFACE ...", "interfaces", readName), Adds: true, Help: "interfaces of the domain"},
+		{
+			Words: w("interfaces add"), Aliases: [][]string{w("interfaces"), w("interface")}, Opposite: w("interfaces delete"), Release: Release4,
+			Value: valueForm, Field: "interfaces", form: listForm("INTERFACE ...", "interfaces", readName), Adds: true, Help: "interfaces of the domain",
+		},
 		stateRow("enable", "disable", "enabled", "spanning tree of the domain", false),
 	})
 	Vlans = legacyTable(KindVlan, "vlan", &pb.Vlan{}, nil, []*Attribute{
 		{Words: w("tag"), Release: Release4, Value: ValueNumber, Max: 4095, Field: "tag", Help: "number of the VLAN"},
-		{Words: w("interfaces add"), Aliases: [][]string{w("interfaces")}, Opposite: w("interfaces delete"), Release: Release4, Value: valueForm,
-			Field: "interfaces", form: listForm("INTERFACE ...", "interfaces", readName), Adds: true, Help: "interfaces of the VLAN"},
-		{Words: w("interfaces add tagged"), Aliases: [][]string{w("interfaces tagged"), w("tagged")}, Release: Release4, Value: valueForm,
-			Field: "tagged_interfaces", form: listForm("INTERFACE ...", "tagged_interfaces", readName), Adds: true, Help: "interfaces whose frames carry the tag"},
-		{Words: w("failsafe"), Release: Release4, Value: ValueSwitch, Switch: [2]string{"arm", "disarm"}, Default: "disarm", Field: "failsafe_arm",
-			Help: "give up when the VLAN is silent"},
+		{
+			Words: w("interfaces add"), Aliases: [][]string{w("interfaces")}, Opposite: w("interfaces delete"), Release: Release4, Value: valueForm,
+			Field: "interfaces", form: listForm("INTERFACE ...", "interfaces", readName), Adds: true, Help: "interfaces of the VLAN",
+		},
+		{
+			Words: w("interfaces add tagged"), Aliases: [][]string{w("interfaces tagged"), w("tagged")}, Release: Release4, Value: valueForm,
+			Field: "tagged_interfaces", form: listForm("INTERFACE ...", "tagged_interfaces", readName), Adds: true, Help: "interfaces whose frames carry the tag",
+		},
+		{
+			Words: w("failsafe"), Release: Release4, Value: ValueSwitch, Switch: [2]string{"arm", "disarm"}, Default: "disarm", Field: "failsafe_arm",
+			Help: "give up when the VLAN is silent",
+		},
 		{Words: w("timeout"), Release: Release4, Value: ValueSeconds, Field: "timeout", Help: "seconds of silence that the fail-safe waits"},
 		{Words: w("mac_masq"), Release: Release4, Value: ValuePlain, Field: "mac_masq", Help: "link address that both units share"},
 		{Words: w("adminport"), Release: Release4, Value: ValueSwitch, Switch: [2]string{"open", "lockdown"}, Field: "adminport_open", Help: "access to the unit's own ports"},
 	})
 	Vlangroups = legacyTable(KindVlangroup, "vlangroup", &pb.Vlangroup{}, nil, []*Attribute{
-		{Words: w("vlans add"), Aliases: [][]string{w("vlans"), w("interfaces add"), w("interfaces")}, Opposite: w("vlans delete"), Release: Release4,
-			Value: valueForm, Field: "vlans", form: listForm("VLAN ...", "vlans", readName), Adds: true, Names: KindVlan, Help: "the VLANs that are joined"},
+		{
+			Words: w("vlans add"), Aliases: [][]string{w("vlans"), w("interfaces add"), w("interfaces")}, Opposite: w("vlans delete"), Release: Release4,
+			Value: valueForm, Field: "vlans", form: listForm("VLAN ...", "vlans", readName), Adds: true, Names: KindVlan, Help: "the VLANs that are joined",
+		},
 		{Words: w("mac_masq"), Release: Release4, Value: ValuePlain, Field: "mac_masq", Help: "link address that both units share"},
 	})
 	Selfs = legacyTable(KindSelf, "self", &pb.SelfAddress{}, nil, []*Attribute{

@@ -22,27 +22,41 @@ func init() {
 
 func poolRows() []*Attribute {
 	rows := []*Attribute{
-		{Words: w("lb_mode"), Aliases: [][]string{w("lb_method")}, Release: Legacy, Value: ValueWord, ValueAliases: lbModeAliases,
-			Default: "the global lb mode", Field: "lb_mode", Help: "how a member is chosen for new clients", Acts: true, Acting: actingModes},
-		{Words: w("min_active_members"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "min_active_members",
-			Help: "members of the highest priority that must be available before lower ones are added"},
-		{Words: w("hash_bits"), Release: Ours, Value: valueForm, Default: "32", Field: "hash_bits", form: hashBitsForm,
-			Help: "bits of the client address that lb_mode hash looks at: 24 or 32"},
+		{
+			Words: w("lb_mode"), Aliases: [][]string{w("lb_method")}, Release: Legacy, Value: ValueWord, ValueAliases: lbModeAliases,
+			Default: "the global lb mode", Field: "lb_mode", Help: "how a member is chosen for new clients", Acts: true, Acting: actingModes,
+		},
+		{
+			Words: w("min_active_members"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "min_active_members",
+			Help: "members of the highest priority that must be available before lower ones are added",
+		},
+		{
+			Words: w("hash_bits"), Release: Ours, Value: valueForm, Default: "32", Field: "hash_bits", form: hashBitsForm,
+			Help: "bits of the client address that lb_mode hash looks at: 24 or 32",
+		},
 		{Words: w("forward"), Release: Release4, Value: ValueNone, Field: "forward", Help: "send traffic where it was going; no members"},
-		{Words: w("fallback"), Release: Release4, Value: ValueText, Field: "fallback",
-			Help: "redirect here when no member is available; %h, %p and %u are filled in", Acts: true},
+		{
+			Words: w("fallback"), Release: Release4, Value: ValueText, Field: "fallback",
+			Help: "redirect here when no member is available; %h, %p and %u are filled in", Acts: true,
+		},
 		{Words: w("snat"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "snat", Help: "source translation of this pool's connections"},
 		{Words: w("nat"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "nat", Help: "address translation of this pool's connections"},
-		{Words: w("header insert"), Aliases: [][]string{w("header_insert")}, Release: Release4, Value: ValueText, Field: "header_insert",
-			Help: "add a header NAME:VALUE to requests", Acts: true},
+		{
+			Words: w("header insert"), Aliases: [][]string{w("header_insert")}, Release: Release4, Value: ValueText, Field: "header_insert",
+			Help: "add a header NAME:VALUE to requests", Acts: true,
+		},
 		{Words: w("ip_tos to client"), Release: Release4, Value: ValueNumber, Max: 255, Field: "ip_tos_to_client", Help: "type of service of packets to clients"},
 		{Words: w("ip_tos to server"), Release: Release4, Value: ValueNumber, Max: 255, Field: "ip_tos_to_server", Help: "type of service of packets to members"},
 		{Words: w("link_qos to client"), Release: Release4, Value: ValueNumber, Max: 7, Field: "link_qos_to_client", Help: "link priority of packets to clients"},
 		{Words: w("link_qos to server"), Release: Release4, Value: ValueNumber, Max: 7, Field: "link_qos_to_server", Help: "link priority of packets to members"},
-		{Words: w("persist ="), Release: Release4, Value: valueForm, Field: "persist_expression", form: expressionForm("persist_expression"),
-			Help: "universal persistence expression; kept"},
-		{Words: w("select ="), Release: Release4, Value: valueForm, Field: "select_expression", form: expressionForm("select_expression"),
-			Help: "expression that chooses a node; kept"},
+		{
+			Words: w("persist ="), Release: Release4, Value: valueForm, Field: "persist_expression", form: expressionForm("persist_expression"),
+			Help: "universal persistence expression; kept",
+		},
+		{
+			Words: w("select ="), Release: Release4, Value: valueForm, Field: "select_expression", form: expressionForm("select_expression"),
+			Help: "expression that chooses a node; kept",
+		},
 	}
 	rows = append(rows, persistRows()...)
 	rows = append(rows, cookieRows()...)
@@ -53,31 +67,55 @@ func poolRows() []*Attribute {
 
 func persistRows() []*Attribute {
 	return []*Attribute{
-		{Words: w("persist_mode"), Release: Legacy | Ours, Value: valueForm, Default: "none", Field: "persist_mode", form: persistModeForm,
-			Help: "how returning clients are recognised", Acts: true, Acting: []string{"none", "simple", "cookie", "sticky"}},
-		{Words: w("simple_timeout"), Release: Legacy, Value: ValueSeconds, Default: "0", Field: "simple_timeout",
-			Help: "seconds that a record of simple persistence lives; 0 is off", Acts: true},
-		{Words: w("simple_mask"), Release: Legacy, Value: ValueMask, Default: "none", Field: "simple_mask",
-			Help: "client addresses that are equal under this mask count as one", Acts: true},
-		{Words: w("simple_mask6"), Release: Ours, Value: ValueNumber, Max: 128, Default: "128", Field: "simple_mask6",
-			Help: "the same for IPv6, a prefix length", Acts: true},
-		{Words: w("ssl_timeout"), Release: Legacy, Value: ValueSeconds, Default: "600", Field: "ssl_timeout",
-			Help: "seconds that a record of an SSL session lives"},
+		{
+			Words: w("persist_mode"), Release: Legacy | Ours, Value: valueForm, Default: "none", Field: "persist_mode", form: persistModeForm,
+			Help: "how returning clients are recognised", Acts: true, Acting: []string{"none", "simple", "cookie", "sticky"},
+		},
+		{
+			Words: w("simple_timeout"), Release: Legacy, Value: ValueSeconds, Default: "0", Field: "simple_timeout",
+			Help: "seconds that a record of simple persistence lives; 0 is off", Acts: true,
+		},
+		{
+			Words: w("simple_mask"), Release: Legacy, Value: ValueMask, Default: "none", Field: "simple_mask",
+			Help: "client addresses that are equal under this mask count as one", Acts: true,
+		},
+		{
+			Words: w("simple_mask6"), Release: Ours, Value: ValueNumber, Max: 128, Default: "128", Field: "simple_mask6",
+			Help: "the same for IPv6, a prefix length", Acts: true,
+		},
+		{
+			Words: w("ssl_timeout"), Release: Legacy, Value: ValueSeconds, Default: "600", Field: "ssl_timeout",
+			Help: "seconds that a record of an SSL session lives",
+		},
 		{Words: w("ssl_tickets"), Release: Ours, Value: ValueWord, Default: "learn", Field: "ssl_tickets", Help: "learn session tickets too"},
-		{Words: w("ssl_fallback"), Release: Ours, Value: ValueWord, Default: "none", Field: "ssl_fallback",
-			Help: "what identifies clients without a session"},
-		{Words: w("ssl_hello_timeout"), Release: Ours, Value: ValueSeconds, Default: "5", Field: "ssl_hello_timeout",
-			Help: "seconds to wait for a client's first message"},
-		{Words: w("sticky_mask"), Release: Legacy, Value: ValueMask, Default: "none", Field: "sticky_mask",
-			Help: "destination addresses that are equal under this mask count as one", Acts: true},
-		{Words: w("sticky_mask6"), Release: Ours, Value: ValueNumber, Max: 128, Default: "128", Field: "sticky_mask6",
-			Help: "the same for IPv6, a prefix length", Acts: true},
-		{Words: w("sticky_timeout"), Release: Ours, Value: ValueSeconds, Default: "never", Field: "sticky_timeout",
-			Help: "seconds that a sticky record lives", Acts: true},
-		{Words: w("sip_timeout"), Release: Release4, Value: ValueSeconds, Default: "32", Field: "sip_timeout",
-			Help: "seconds that a record of a SIP call lives"},
-		{Words: w("msrdp_timeout"), Release: Ours, Value: ValueSeconds, Field: "msrdp_timeout",
-			Help: "seconds that a record of a terminal session lives"},
+		{
+			Words: w("ssl_fallback"), Release: Ours, Value: ValueWord, Default: "none", Field: "ssl_fallback",
+			Help: "what identifies clients without a session",
+		},
+		{
+			Words: w("ssl_hello_timeout"), Release: Ours, Value: ValueSeconds, Default: "5", Field: "ssl_hello_timeout",
+			Help: "seconds to wait for a client's first message",
+		},
+		{
+			Words: w("sticky_mask"), Release: Legacy, Value: ValueMask, Default: "none", Field: "sticky_mask",
+			Help: "destination addresses that are equal under this mask count as one", Acts: true,
+		},
+		{
+			Words: w("sticky_mask6"), Release: Ours, Value: ValueNumber, Max: 128, Default: "128", Field: "sticky_mask6",
+			Help: "the same for IPv6, a prefix length", Acts: true,
+		},
+		{
+			Words: w("sticky_timeout"), Release: Ours, Value: ValueSeconds, Default: "never", Field: "sticky_timeout",
+			Help: "seconds that a sticky record lives", Acts: true,
+		},
+		{
+			Words: w("sip_timeout"), Release: Release4, Value: ValueSeconds, Default: "32", Field: "sip_timeout",
+			Help: "seconds that a record of a SIP call lives",
+		},
+		{
+			Words: w("msrdp_timeout"), Release: Ours, Value: ValueSeconds, Field: "msrdp_timeout",
+			Help: "seconds that a record of a terminal session lives",
+		},
 	}
 }
 
@@ -86,15 +124,23 @@ func cookieRows() []*Attribute {
 		return &Attribute{Words: []string{field}, Release: Ours, Value: ValueSwitch, Default: "disable", Field: field, Help: help, Acts: acts}
 	}
 	return []*Attribute{
-		{Words: w("cookie_mode"), Release: Legacy, Value: ValueWord, Default: "insert", Field: "cookie_mode",
-			Help: "who makes the cookie", Acts: true, Acting: []string{"insert", "passive"}},
-		{Words: w("cookie_expiration"), Release: Legacy, Value: ValueExpiration, Default: "until the browser ends", Field: "cookie_expiration",
-			Help: "how long the browser keeps the cookie", Acts: true},
+		{
+			Words: w("cookie_mode"), Release: Legacy, Value: ValueWord, Default: "insert", Field: "cookie_mode",
+			Help: "who makes the cookie", Acts: true, Acting: []string{"insert", "passive"},
+		},
+		{
+			Words: w("cookie_expiration"), Release: Legacy, Value: ValueExpiration, Default: "until the browser ends", Field: "cookie_expiration",
+			Help: "how long the browser keeps the cookie", Acts: true,
+		},
 		{Words: w("cookie_hash_name"), Release: Legacy, Value: ValuePlain, Field: "cookie_hash_name", Help: "the site's cookie that hash mode looks at"},
-		{Words: w("cookie_hash_offset"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "cookie_hash_offset",
-			Help: "bytes of the cookie to skip"},
-		{Words: w("cookie_hash_length"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "cookie_hash_length",
-			Help: "bytes of the cookie to hash"},
+		{
+			Words: w("cookie_hash_offset"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "cookie_hash_offset",
+			Help: "bytes of the cookie to skip",
+		},
+		{
+			Words: w("cookie_hash_length"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "cookie_hash_length",
+			Help: "bytes of the cookie to hash",
+		},
 		{Words: w("cookie_name"), Release: Ours, Value: ValuePlain, Default: "BIGipServer and the pool's name", Field: "cookie_name", Help: "name of the cookie", Acts: true},
 		{Words: w("cookie_path"), Release: Ours, Value: ValuePlain, Default: "/", Field: "cookie_path", Help: "path of the cookie", Acts: true},
 		{Words: w("cookie_domain"), Release: Ours, Value: ValuePlain, Field: "cookie_domain", Help: "domain of the cookie", Acts: true},
@@ -119,8 +165,10 @@ func tokenRows() []*Attribute {
 		{Words: w("token_path"), Release: Ours, Value: ValuePlain, Default: "/", Field: "token_path", Help: "path of the cookie"},
 		{Words: w("token_lifetime"), Release: Ours, Value: ValueWord, Default: "session", Field: "token_lifetime", Help: "until the browser ends, or permanent"},
 		{Words: w("token_timeout"), Release: Ours, Value: ValueDuration, Field: "token_timeout_ms", Help: "how long a token is valid"},
-		{Words: w("token_retain"), Release: Ours, Value: ValueSeconds, Default: "600", Field: "token_retain",
-			Help: "seconds that tokens of a removed member are honoured"},
+		{
+			Words: w("token_retain"), Release: Ours, Value: ValueSeconds, Default: "600", Field: "token_retain",
+			Help: "seconds that tokens of a removed member are honoured",
+		},
 		{Words: w("token_on_conflict"), Release: Ours, Value: ValueWord, Default: "ours", Field: "token_on_conflict", Help: "whose cookie wins when a member sets the same"},
 		{Words: w("token_httponly"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "token_httponly", Help: "hide the cookie from scripts"},
 		{Words: w("token_samesite"), Release: Ours, Value: ValueWord, Default: "strict", Field: "token_samesite", Help: "the SameSite attribute of the cookie"},
@@ -135,8 +183,10 @@ func jrouteRows() []*Attribute {
 		{Words: w("jroute_strip"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "jroute_strip", Help: "hide the route from members"},
 		{Words: w("jroute_rewrite"), Release: Ours, Value: ValueWord, Default: "body", Field: "jroute_rewrite", Help: "where links get the route for clients without cookies"},
 		{Words: w("jroute_suffix"), Release: Ours, Value: ValuePlain, Default: ".", Field: "jroute_suffix", Help: "what stands between session and route"},
-		{Words: w("jroute_idempotent"), Release: Ours, Value: valueForm, Field: "jroute_idempotent", form: idempotentForm,
-			Help: "requests that may be sent again, and how often; repeatable"},
+		{
+			Words: w("jroute_idempotent"), Release: Ours, Value: valueForm, Field: "jroute_idempotent", form: idempotentForm,
+			Help: "requests that may be sent again, and how often; repeatable",
+		},
 		{Words: w("jroute_error_url"), Release: Ours, Value: ValuePlain, Field: "jroute_error_url", Help: "redirect here when nothing is left"},
 		{Words: w("jroute_context"), Release: Ours, Value: ValuePlain, Default: "/", Field: "jroute_context", Help: "path of an application; repeatable"},
 	}

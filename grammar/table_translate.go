@@ -21,21 +21,27 @@ func init() {
 	Nats = legacyTable(KindNat, "nat", &pb.Nat{}, w("to vlans_enabled"), []*Attribute{
 		netmaskRow(Legacy), broadcastRow(Legacy), unitRow(Legacy, "unit that translates"),
 		{Words: w("interface"), Release: Release3, Value: ValuePlain, Field: "interface", Help: "interface of the outer address"},
-		{Words: w("vlans"), Aliases: [][]string{w("vlan")}, Release: Release4, Value: valueForm, Field: "vlans", form: vlansForm,
-			Help: "VLANs where the translation is enabled or disabled"},
+		{
+			Words: w("vlans"), Aliases: [][]string{w("vlan")}, Release: Release4, Value: valueForm, Field: "vlans", form: vlansForm,
+			Help: "VLANs where the translation is enabled or disabled",
+		},
 		{Words: w("arp"), Release: Release4, Value: ValueSwitch, Default: "enable", Field: "arp", Help: "answer for the outer address"},
 		stateRow("enable", "disable", "enabled", "translate", false),
 	})
 	Proxies = legacyTable(KindProxy, "proxy", &pb.Proxy{}, nil, []*Attribute{
 		unitRow(Legacy, "unit that owns the address"), netmaskRow(Legacy), broadcastRow(Legacy),
-		{Words: w("target virtual"), Words3: w("target vip"), Aliases: [][]string{w("target vip")}, Release: Legacy, Value: valueForm, Field: "target_virtual",
-			form: endpointForm("target_virtual"), Names: KindVirtual, Help: "virtual server behind"},
+		{
+			Words: w("target virtual"), Words3: w("target vip"), Aliases: [][]string{w("target vip")}, Release: Legacy, Value: valueForm, Field: "target_virtual",
+			form: endpointForm("target_virtual"), Names: KindVirtual, Help: "virtual server behind",
+		},
 		{Words: w("target server"), Release: Legacy, Value: valueForm, Field: "target_server", form: endpointForm("target_server"), Help: "server behind"},
 		{Words: w("ssl"), Aliases: [][]string{w("clientssl")}, Release: Legacy, Value: ValueSwitch, Field: "ssl", Help: "speak TLS to clients"},
 		{Words: w("key"), Aliases: [][]string{w("clientssl key")}, Release: Legacy, Value: ValuePlain, Field: "key", Help: "file of the private key"},
 		{Words: w("cert"), Aliases: [][]string{w("clientssl cert")}, Release: Legacy, Value: ValuePlain, Field: "cert", Help: "file of the certificate"},
-		{Words: w("cipher insert"), Aliases: [][]string{w("clientssl cipher insert")}, Release: Release4, Value: ValueSwitch, Field: "cipher_insert",
-			Help: "tell the server the cipher in a header"},
+		{
+			Words: w("cipher insert"), Aliases: [][]string{w("clientssl cipher insert")}, Release: Release4, Value: ValueSwitch, Field: "cipher_insert",
+			Help: "tell the server the cipher in a header",
+		},
 	})
 	Aliases = legacyTable(KindAlias, "alias", &pb.Alias{}, w("address"), nil)
 }

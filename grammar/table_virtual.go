@@ -33,8 +33,10 @@ func virtualRows() []*Attribute {
 		{Words: w("mirror"), Release: Release4, Value: ValueWord, Default: "none", Field: "mirror", Help: "what is mirrored to the other unit"},
 		{Words: w("arp"), Release: Release4, Value: ValueSwitch, Default: "enable", Field: "arp", Help: "answer for the address"},
 		{Words: w("lasthop pool"), Release: Release4, Value: ValueName, Names: KindPool, Field: "lasthop_pool", Help: "pool of routers to answer through"},
-		{Words: w("translate addr"), Release: Legacy | Ours, Value: ValueSwitch, Default: "enable", Field: "translate_addr",
-			Help: "send to the member's own address, or leave the destination"},
+		{
+			Words: w("translate addr"), Release: Legacy | Ours, Value: ValueSwitch, Default: "enable", Field: "translate_addr",
+			Help: "send to the member's own address, or leave the destination",
+		},
 		{Words: w("translate port"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "translate_port", Help: "send to the member's own port"},
 		{Words: w("svcdown_reset"), Release: Release4, Value: ValueSwitch, Default: "disable", Field: "svcdown_reset", Help: "reset connections when no member is left"},
 		{Words: w("accelerate"), Release: Release4, Value: ValueSwitch, Default: "enable", Field: "accelerate", Help: "fast path of the old unit"},
@@ -45,8 +47,10 @@ func virtualRows() []*Attribute {
 	rows = append(rows, virtualOurRows()...)
 	return append(rows,
 		&Attribute{Words: w("forward"), Release: Release4, Value: ValueNone, Field: "forward", Help: "forward to the destination that the client chose"},
-		&Attribute{Words: w("use pool"), Release: Legacy | Ours, Value: valueForm, Field: "pools", form: usePoolForm, Names: KindPool,
-			Help: "pool that gets the traffic; several with weights", Acts: true},
+		&Attribute{
+			Words: w("use pool"), Release: Legacy | Ours, Value: valueForm, Field: "pools", form: usePoolForm, Names: KindPool,
+			Help: "pool that gets the traffic; several with weights", Acts: true,
+		},
 		&Attribute{Words: w("use rule"), Release: Legacy, Value: ValueName, Names: KindRule, Field: "rule", Help: "rule that chooses the pool", Acts: true},
 	)
 }

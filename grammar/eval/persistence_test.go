@@ -254,7 +254,7 @@ var seedCommands = []string{
 }
 
 func TestSeed002(t *testing.T) {
-	v := config.View(load(t, `pool caches { member 10.0.0.1:3128 }
+	v := load(t, `pool caches { member 10.0.0.1:3128 }
 pool classc_pool { member 10.0.0.1:80 }
 pool http_pool { persist_mode simple simple_timeout 60 member n1:http member n2:http }
 pool ssl_pool { persist_mode simple simple_timeout 60 member n1:ssl member n2:ssl }
@@ -262,7 +262,7 @@ pool http1_pool { member n1:http member n2:http }
 pool http2_pool { member n1:http member n2:http }
 pool ssl1_pool { member n1:ssl member n2:ssl }
 pool ssl2_pool { member n1:ssl member n2:ssl }
-`))
+`)
 	for i, c := range seedCommands {
 		t.Run(fmt.Sprintf("B-T16_%02d", i), func(t *testing.T) {
 			out := run(t, v, ModeCommand, c)
@@ -365,40 +365,68 @@ func TestSysctls(t *testing.T) {
 // TestWarnings reads the warnings as an operator gets them: at a load, and at the command that brings them about.
 func TestWarnings(t *testing.T) {
 	for _, tt := range []struct{ name, file, command, want string }{
-		{"W-1", "pool p {\n   lb_mode least_conn\n   persist_mode sticky\n   member 10.0.0.1:80\n}\n", "",
-			"W-1 2:4+7 pool p: persist_mode sticky with lb_mode least_conn: use a static load balancing mode such as round_robin\n"},
-		{"W-1_command", "pool p {\n   persist_mode sticky\n   member 10.0.0.1:80\n}\n", "pool p modify { lb_mode fastest }",
-			"W-1 1:17+7 pool p: persist_mode sticky with lb_mode fastest: use a static load balancing mode such as round_robin\n"},
-		{"W-2", "pool a { persist_mode simple simple_timeout 9 member 10.0.0.1:80 }\npool b { persist_mode simple simple_timeout 9 member 10.0.0.2:443 }\n" +
-			"vip 192.0.2.1:80 { use pool a }\nvip 192.0.2.1:443 { use pool b }\nsysctl -w bigip.persist_on_any_port_same_vip=1\n", "",
+		{
+			"W-1", "pool p {\n   lb_mode least_conn\n   persist_mode sticky\n   member 10.0.0.1:80\n}\n", "",
+			"W-1 2:4+7 pool p: persist_mode sticky with lb_mode least_conn: use a static load balancing mode such as round_robin\n",
+		},
+		{
+			"W-1_command", "pool p {\n   persist_mode sticky\n   member 10.0.0.1:80\n}\n", "pool p modify { lb_mode fastest }",
+			"W-1 1:17+7 pool p: persist_mode sticky with lb_mode fastest: use a static load balancing mode such as round_robin\n",
+		},
+		{
+			"W-2", "pool a { persist_mode simple simple_timeout 9 member 10.0.0.1:80 }\npool b { persist_mode simple simple_timeout 9 member 10.0.0.2:443 }\n" +
+				"vip 192.0.2.1:80 { use pool a }\nvip 192.0.2.1:443 { use pool b }\nsysctl -w bigip.persist_on_any_port_same_vip=1\n", "",
 			"W-2 3:20+8 persist_on_any_port_same_vip is on: virtual servers 192.0.2.1:443 and 192.0.2.1:80 should include the same node addresses: " +
-				"192.0.2.1:443 lacks 10.0.0.1, 192.0.2.1:80 lacks 10.0.0.2\n"},
-		{"W-2_when_it_is_set", "pool a { persist_mode simple simple_timeout 9 member 10.0.0.1:80 member 10.0.0.2:80 }\npool b { persist_mode simple simple_timeout 9 member 10.0.0.2:443 }\n" +
-			"vip 192.0.2.1:80 { use pool a }\nvip 192.0.2.1:443 { use pool b }\n", "sysctl -w bigip.persist_on_any_port_same_vip=1",
+				"192.0.2.1:443 lacks 10.0.0.1, 192.0.2.1:80 lacks 10.0.0.2\n",
+		},
+		{
+			"W-2_when_it_is_set", "pool a { persist_mode simple simple_timeout 9 member 10.0.0.1:80 member 10.0.0.2:80 }\npool b { persist_mode simple simple_timeout 9 member 10.0.0.2:443 }\n" +
+				"vip 192.0.2.1:80 { use pool a }\nvip 192.0.2.1:443 { use pool b }\n", "sysctl -w bigip.persist_on_any_port_same_vip=1",
 			"W-2 3:20+8 persist_on_any_port_same_vip is on: virtual servers 192.0.2.1:443 and 192.0.2.1:80 should include the same node addresses: " +
-				"192.0.2.1:443 lacks 10.0.0.1\n"},
-		{"W-3_at_a_later_change", "pool a { persist_mode simple simple_timeout 9 member 10.0.0.1:80 }\npool b { persist_mode simple simple_timeout 9 member 10.0.0.1:443 }\n" +
-			"vip 192.0.2.1:80 { use pool a }\nvip 192.0.2.2:443 { use pool b }\nsysctl -w bigip.persist_on_any_vip=1\n", "pool b add { member 10.0.0.2:443 }",
+				"192.0.2.1:443 lacks 10.0.0.1\n",
+		},
+		{
+			"W-3_at_a_later_change", "pool a { persist_mode simple simple_timeout 9 member 10.0.0.1:80 }\npool b { persist_mode simple simple_timeout 9 member 10.0.0.1:443 }\n" +
+				"vip 192.0.2.1:80 { use pool a }\nvip 192.0.2.2:443 { use pool b }\nsysctl -w bigip.persist_on_any_vip=1\n", "pool b add { member 10.0.0.2:443 }",
 			"W-3 4:21+8 persist_on_any_vip is on: virtual servers 192.0.2.1:80 and 192.0.2.2:443 should include the same node addresses: " +
-				"192.0.2.1:80 lacks 10.0.0.2\n"},
-		{"W-4", "pool p { member 10.0.0.1:80 }\n", "pool p modify { simple_mask 255.255.255.0 }",
-			"W-4 1:17+11 pool p: simple_mask works only with persist_mode simple\n"},
-		{"W-5", "pool p {\n   persist_mode cookie\n   cookie_mode passive\n   cookie_expiration 1d\n   member 10.0.0.1:80\n}\n", "",
-			"W-5 4:4+17 pool p: cookie_expiration is not used with cookie_mode passive\n"},
-		{"W-6", "pool p { persist_mode cookie cookie_mode rewrite member 10.0.0.1:80 }\nrule r { use ( p ) }\n", "",
-			"W-6 1:30+11 pool p: cookie_mode rewrite in a pool of rule r: blank cookies of 75 zeros stay as they are, let the server send 120\n"},
-		{"W-7", "pool p {\n   persist_mode sticky\n   member 10.0.0.1:80\n}\nvip 0.0.0.0:80 { use pool p }\n", "vip 192.0.2.1:80 use pool p",
-			"W-7 2:4+12 pool p: persist_mode sticky on virtual server 192.0.2.1:80, which is not a wildcard: all clients reach one member\n"},
-		{"W-8", "pool a { persist_mode cookie member 10.0.0.1:80 }\npool b { member 10.0.0.2:80 }\nvip 192.0.2.1:80 { use pool a weight 70 pool b weight 30 }\n", "",
-			"W-8 3:20+8 virtual server 192.0.2.1:80: a split in which only some pools persist: a; not b\n"},
-		{"W-9", "pool p {\n   mirror persist enable\n   member 10.0.0.1:80\n}\n", "",
-			"W-9 2:4+14 pool p: mirror persist enable is kept, not in effect\n"},
-		{"W-10", "pool p {\n   persist_mode simple\n   simple_timeout 0\n   member 10.0.0.1:80\n}\n", "",
-			"W-10 3:4+14 pool p: simple_timeout is 0: persistence is off\n"},
-		{"W-10_command", "pool p { member 10.0.0.1:80 }\n", "pool p modify { persist_mode simple }",
-			"W-10 1:17+12 pool p: simple_timeout is not given: persistence is off\n"},
-		{"W-11", "pool p {\n   persist_mode simple simple_timeout 9\n   member 10.0.0.1:8443\n   member 10.0.0.1:9443\n}\nglobal persist_across_virtuals enable\n", "",
-			"W-11 4:11+13 pool p: node 10.0.0.1 is a member twice, 10.0.0.1:8443 and 10.0.0.1:9443: records of other pools name only its address\n"},
+				"192.0.2.1:80 lacks 10.0.0.2\n",
+		},
+		{
+			"W-4", "pool p { member 10.0.0.1:80 }\n", "pool p modify { simple_mask 255.255.255.0 }",
+			"W-4 1:17+11 pool p: simple_mask works only with persist_mode simple\n",
+		},
+		{
+			"W-5", "pool p {\n   persist_mode cookie\n   cookie_mode passive\n   cookie_expiration 1d\n   member 10.0.0.1:80\n}\n", "",
+			"W-5 4:4+17 pool p: cookie_expiration is not used with cookie_mode passive\n",
+		},
+		{
+			"W-6", "pool p { persist_mode cookie cookie_mode rewrite member 10.0.0.1:80 }\nrule r { use ( p ) }\n", "",
+			"W-6 1:30+11 pool p: cookie_mode rewrite in a pool of rule r: blank cookies of 75 zeros stay as they are, let the server send 120\n",
+		},
+		{
+			"W-7", "pool p {\n   persist_mode sticky\n   member 10.0.0.1:80\n}\nvip 0.0.0.0:80 { use pool p }\n", "vip 192.0.2.1:80 use pool p",
+			"W-7 2:4+12 pool p: persist_mode sticky on virtual server 192.0.2.1:80, which is not a wildcard: all clients reach one member\n",
+		},
+		{
+			"W-8", "pool a { persist_mode cookie member 10.0.0.1:80 }\npool b { member 10.0.0.2:80 }\nvip 192.0.2.1:80 { use pool a weight 70 pool b weight 30 }\n", "",
+			"W-8 3:20+8 virtual server 192.0.2.1:80: a split in which only some pools persist: a; not b\n",
+		},
+		{
+			"W-9", "pool p {\n   mirror persist enable\n   member 10.0.0.1:80\n}\n", "",
+			"W-9 2:4+14 pool p: mirror persist enable is kept, not in effect\n",
+		},
+		{
+			"W-10", "pool p {\n   persist_mode simple\n   simple_timeout 0\n   member 10.0.0.1:80\n}\n", "",
+			"W-10 3:4+14 pool p: simple_timeout is 0: persistence is off\n",
+		},
+		{
+			"W-10_command", "pool p { member 10.0.0.1:80 }\n", "pool p modify { persist_mode simple }",
+			"W-10 1:17+12 pool p: simple_timeout is not given: persistence is off\n",
+		},
+		{
+			"W-11", "pool p {\n   persist_mode simple simple_timeout 9\n   member 10.0.0.1:8443\n   member 10.0.0.1:9443\n}\nglobal persist_across_virtuals enable\n", "",
+			"W-11 4:11+13 pool p: node 10.0.0.1 is a member twice, 10.0.0.1:8443 and 10.0.0.1:9443: records of other pools name only its address\n",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := run(t, nil, ModeLoad, tt.file)

@@ -34,11 +34,14 @@ func TestIsHTTP(t *testing.T) {
 	reads := func(name pb.RuleVariableName) *pb.Object {
 		return &pb.Object{Kind: &pb.Object_Rule{Rule: &pb.Rule{Name: "r", Statement: &pb.RuleStatement{Kind: &pb.RuleStatement_If{If: &pb.RuleIf{
 			Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Not{Not: &pb.RuleExpression{Kind: &pb.RuleExpression_Exists{
-				Exists: &pb.RuleVariable{Name: name}}}}},
-			Then: &pb.RuleStatement{Kind: &pb.RuleStatement_Discard{}}}}}}}}
+				Exists: &pb.RuleVariable{Name: name},
+			}}}},
+			Then: &pb.RuleStatement{Kind: &pb.RuleStatement_Discard{}},
+		}}}}}}
 	}
 	redirect := &pb.Object{Kind: &pb.Object_Rule{Rule: &pb.Rule{Name: "r", Statement: &pb.RuleStatement{Kind: &pb.RuleStatement_Redirect{
-		Redirect: &pb.RuleRedirect{Url: "http://a/"}}}}}}
+		Redirect: &pb.RuleRedirect{Url: "http://a/"},
+	}}}}}
 	byRule := &pb.VirtualServer{Address: "10.0.0.1:80", Rule: proto.String("r")}
 	byPool := func(vs *pb.VirtualServer) *pb.VirtualServer {
 		vs.Address, vs.Pools = "10.0.0.1:80", []*pb.WeightedPool{{Pool: "p"}}

@@ -119,7 +119,8 @@ func TestEqualIgnoresMeta(t *testing.T) {
 			Meta: &pb.Meta{Position: at(line), Comments: []string{fmt.Sprint(line)}, Order: uint64(line)},
 			Name: "r",
 			Statement: &pb.RuleStatement{Position: at(line), Kind: &pb.RuleStatement_Redirect{
-				Redirect: &pb.RuleRedirect{Url: url}}},
+				Redirect: &pb.RuleRedirect{Url: url},
+			}},
 		}}}
 	}
 	a, b, c := make(1, "http://x/"), make(9, "http://x/"), make(1, "http://y/")
