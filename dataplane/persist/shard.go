@@ -54,22 +54,11 @@ func (s *shard) live(k *Key, hash, now uint64) ref {
 	return r
 }
 
-// expired: a record under the idle timer does not run out while connections are open; one under the fixed timer does.
-func (s *shard) expired(r *slot, now uint64) bool {
-	c := s.classOf(r)
-	since := r.used
-	switch {
-	case c.timeout == 0:
-		return false
-	case c.timer == Fixed:
-		since = r.created
-	case r.open > 0:
-		return false
-	}
-	return elapsed(since, now) >= c.timeout
-}
+// expired reports whether the record has run out.
+func (s *shard) expired(r *slot, now uint64) bool { return s.deadline(r, now) <= now }
 
-// deadline is the instant at which the record runs out if nothing happens from now on.
+// deadline is the instant at which the record runs out if nothing happens from now on. Under the idle timer it does not run
+// out while connections are open; under the fixed timer it does (rule B-13).
 func (s *shard) deadline(r *slot, now uint64) uint64 {
 	c := s.classOf(r)
 	since := r.used
