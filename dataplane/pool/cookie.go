@@ -81,7 +81,14 @@ func (c *cookieMethod) choose(d *Decision, in *Input) (bool, error) {
 		d.cookie.kept = !done && err == nil && d.outcome == OutcomeValid
 		return done, err
 	}
-	d.outcome = OutcomeNone + Outcome(found.Outcome)
+	switch found.Outcome {
+	case cookie.Malformed:
+		d.outcome = OutcomeMalformed
+	case cookie.UnknownMember:
+		d.outcome = OutcomeUnknownMember
+	default:
+		d.outcome = OutcomeNone
+	}
 	if d.dry() {
 		d.step("cookie %s: %s", c.template.Name, d.outcome)
 	}
