@@ -54,6 +54,8 @@ func unable(op eval.Operation, v config.View) *refusal {
 			exit: pb.ExitFaulty, code: codeRefused,
 			message: "this command is carried out by bigpipe, which reads and writes the files itself: it stands alone",
 		}
+	case grammar.ActionMonitorDump, grammar.ActionNodeMonitorShow, grammar.ActionFailover, grammar.ActionConfigSync, grammar.ActionMakeCookie:
+		return &refusal{exit: pb.ExitRefused, code: codeRefused, message: "this command is understood, but nothing here carries it out yet"}
 	case grammar.ActionSysctlShow:
 		if len(op.Words) == 0 {
 			return nil
