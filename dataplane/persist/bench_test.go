@@ -82,9 +82,10 @@ func BenchmarkVisitParallel(b *testing.B) {
 // a record needs and none of limits, expiry and order.
 func BenchmarkGoMap(b *testing.B) {
 	type entry struct {
-		node                              netip.AddrPort
-		pool                              PoolID
-		created, used, timeout, open, gen int64
+		node          netip.AddrPort
+		used, timeout int64
+		_             PoolID
+		_             [3]int64 // created, open connections, generation
 	}
 	type part struct {
 		mu sync.Mutex
