@@ -21,7 +21,8 @@ func TestTemplate(t *testing.T) {
 	}{
 		{"C-6_fixture_1", Template{Name: web, Lifetime: time.Hour}, t0, "; expires=Mon, 30-Nov-2026 19:00:00 GMT; path=/"},
 		{
-			"C-6_seed_002", Template{Name: web, Lifetime: 10 * 24 * time.Hour},
+			"C-6_seed_002",
+			Template{Name: web, Lifetime: 10 * 24 * time.Hour},
 			time.Date(2000, 8, 9, 19, 35, 45, 999e6, time.UTC), "; expires=Sat, 19-Aug-2000 19:35:45 GMT; path=/",
 		},
 		{"C-6_days_of_one_digit_and_leap_year", Template{Name: web, Lifetime: time.Second}, time.Date(2028, 2, 29, 23, 59, 59, 0, time.UTC), "; expires=Wed, 01-Mar-2028 00:00:00 GMT; path=/"},
@@ -30,7 +31,9 @@ func TestTemplate(t *testing.T) {
 		{"pain_18_domain", Template{Name: web, Domain: ".example.com"}, t0, "; path=/; domain=.example.com"},
 		{"pain_8_path", Template{Name: web, Path: "/app"}, t0, "; path=/app"},
 		{
-			"pain_17_all", Template{Name: web, Secure: true, HTTPOnly: true, SameSite: SameSiteLax}, t0,
+			"pain_17_all",
+			Template{Name: web, Secure: true, HTTPOnly: true, SameSite: SameSiteLax},
+			t0,
 			"; path=/; Secure; HttpOnly; SameSite=Lax",
 		},
 		{"pain_17_strict", Template{Name: web, SameSite: SameSiteStrict}, t0, "; path=/; SameSite=Strict"},

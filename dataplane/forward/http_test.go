@@ -163,14 +163,16 @@ func TestRules(t *testing.T) {
 		v := &pb.RuleVariable{Name: pb.RuleVariableName_RULE_VARIABLE_NAME_HTTP_URI}
 		cmp := &pb.RuleComparison{Variable: v, Operator: pb.RuleOperator_RULE_OPERATOR_STARTS_WITH, Value: &pb.RuleComparison_Text{Text: prefix}}
 		return &pb.RuleStatement{Kind: &pb.RuleStatement_If{If: &pb.RuleIf{
-			Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Comparison{Comparison: cmp}}, Then: then, Else: otherwise}}}
+			Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Comparison{Comparison: cmp}}, Then: then, Else: otherwise,
+		}}}
 	}
 	use := func(p string) *pb.RuleStatement {
 		return &pb.RuleStatement{Kind: &pb.RuleStatement_Use{Use: &pb.RuleUse{Pools: []*pb.WeightedPool{{Pool: p}}}}}
 	}
 	cookieName := "app"
 	exists := &pb.RuleExpression{Kind: &pb.RuleExpression_Exists{Exists: &pb.RuleVariable{
-		Name: pb.RuleVariableName_RULE_VARIABLE_NAME_HTTP_COOKIE, Argument: &cookieName}}}
+		Name: pb.RuleVariableName_RULE_VARIABLE_NAME_HTTP_COOKIE, Argument: &cookieName,
+	}}}
 	r, err := rule.Compile(&pb.Rule{Name: "r", Statement: uri("/two", use("two"),
 		uri("/gone", &pb.RuleStatement{Kind: &pb.RuleStatement_Discard{Discard: &pb.RuleDiscard{}}},
 			uri("/away", &pb.RuleStatement{Kind: &pb.RuleStatement_Redirect{Redirect: &pb.RuleRedirect{Url: "https://%h:%p%u"}}},

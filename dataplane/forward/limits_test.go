@@ -406,13 +406,16 @@ func TestContactedAddress(t *testing.T) {
 		return &pb.RuleStatement{Kind: &pb.RuleStatement_Use{Use: &pb.RuleUse{Pools: []*pb.WeightedPool{{Pool: p}}}}}
 	}
 	r, err := rule.Compile(&pb.Rule{Statement: &pb.RuleStatement{Kind: &pb.RuleStatement_If{If: &pb.RuleIf{
-		Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Comparison{Comparison: cmp}}, Then: use("a"), Else: use("b")}}}}, nil, nil)
+		Condition: &pb.RuleExpression{Kind: &pb.RuleExpression_Comparison{Comparison: cmp}}, Then: use("a"), Else: use("b"),
+	}}}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := newLab(t, Settings{})
-	l, err := Listen(b.table, parseAddrPort("0.0.0.0:0"), Settings{HTTP: true, Rule: r, Virtual: parseAddrPort("0.0.0.0:80"),
-		Pools: []*pool.Pool{compilePool(t, plain(o[0]), nil), compilePool(t, plain(o[1]), nil)}})
+	l, err := Listen(b.table, parseAddrPort("0.0.0.0:0"), Settings{
+		HTTP: true, Rule: r, Virtual: parseAddrPort("0.0.0.0:80"),
+		Pools: []*pool.Pool{compilePool(t, plain(o[0]), nil), compilePool(t, plain(o[1]), nil)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

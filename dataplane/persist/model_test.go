@@ -357,8 +357,10 @@ func TestModel(t *testing.T) {
 				IDKey(SSL, ScopeOf(Globals{PersistOnAnyVIP: true}, v1, webPool), []byte(fmt.Sprintf("session %d of more than sixteen", i))))
 		}
 		m.pols = []Policy{
-			{Pool: webPool, Timeout: 60 * time.Second}, {Pool: webPool, Timeout: 20 * time.Second, Timer: Fixed},
-			{Pool: sslPool, Timeout: 90 * time.Second}, {Pool: sslPool},
+			{Pool: webPool, Timeout: 60 * time.Second},
+			{Pool: webPool, Timeout: 20 * time.Second, Timer: Fixed},
+			{Pool: sslPool, Timeout: 90 * time.Second},
+			{Pool: sslPool},
 		}
 		if rapid.Bool().Draw(t, "pool limit") {
 			m.table.SetPoolLimit(sslPool, 3)

@@ -64,8 +64,10 @@ func number(v *pb.RuleVariable, n uint32) *pb.RuleExpression {
 }
 
 func oneOf(v *pb.RuleVariable, class string) *pb.RuleExpression {
-	return comparison(&pb.RuleComparison{Variable: v, Operator: pb.RuleOperator_RULE_OPERATOR_ONE_OF,
-		Value: &pb.RuleComparison_Class{Class: class}})
+	return comparison(&pb.RuleComparison{
+		Variable: v, Operator: pb.RuleOperator_RULE_OPERATOR_ONE_OF,
+		Value: &pb.RuleComparison_Class{Class: class},
+	})
 }
 
 func not(e *pb.RuleExpression) *pb.RuleExpression {
@@ -111,8 +113,10 @@ const (
 func classes(name string) *pb.Class {
 	switch name {
 	case "hosts":
-		return &pb.Class{Name: name, Hosts: []string{"10.1.1.1", "2001:db8::1"}, Strings: []string{"10.1.1.9"},
-			Networks: []*pb.ClassNetwork{{Address: "192.168.0.0", Netmask: "255.255.0.0"}}}
+		return &pb.Class{
+			Name: name, Hosts: []string{"10.1.1.1", "2001:db8::1"}, Strings: []string{"10.1.1.9"},
+			Networks: []*pb.ClassNetwork{{Address: "192.168.0.0", Netmask: "255.255.0.0"}},
+		}
 	case "words":
 		return &pb.Class{Name: name, Strings: []string{"/a", "/b"}}
 	case "ports":
