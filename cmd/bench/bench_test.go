@@ -71,6 +71,9 @@ var rigs atomic.Int32
 func testRig(t *testing.T, progress io.Writer, sides ...*side) (*rig, placement) {
 	t.Helper()
 	if err := missingPrograms([]program{{"taskset", "Debian package util-linux"}}); err != nil {
+		if os.Getenv("BIGPIPE_NO_SKIP") != "" {
+			t.Fatal(err)
+		}
 		t.Skip(err)
 	}
 	o, err := parseOptions([]string{"-rounds", "2"}, io.Discard)

@@ -265,7 +265,7 @@ func TestLeavingSocketsAreClosed(t *testing.T) {
 	open := func() int {
 		files, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
-			t.Skip("no /proc")
+			t.Fatal(err)
 		}
 		return len(files)
 	}
