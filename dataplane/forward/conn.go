@@ -15,21 +15,21 @@ import (
 var (
 	// errTimeout means that a deadline passed while waiting.
 	errTimeout = errors.New("timed out")
-	// errKilled means that the session is to end at once.
+	// errKilled means that the flow is to end at once.
 	errKilled = errors.New("ended by its owner")
 )
 
 // instant is a time of the table's clock in nanoseconds; zero is none.
 type instant int64
 
-// conn is a non-blocking socket of a session. One goroutine may read while another writes; opening and closing is for the
-// session when nobody else uses it.
+// conn is a non-blocking socket of a flow. One goroutine may read while another writes; opening and closing is for the
+// flow when nobody else uses it.
 type conn struct {
 	fd     int // -1: closed
 	poller atomic.Pointer[poller]
 	attach sync.Mutex // held while the poller is made
 	clock  *clock
-	killed *atomic.Bool // the session is to end
+	killed *atomic.Bool // the flow is to end
 
 	reader, writer side
 

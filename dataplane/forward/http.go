@@ -10,9 +10,9 @@ import (
 	"bigpipe/dataplane/rule"
 )
 
-// exchange is a request and its response. What it needs is kept for the next one, of any session.
+// exchange is a request and its response. What it needs is kept for the next one, of any flow.
 type exchange struct {
-	s        *session
+	f        *flow
 	request  http1.Request
 	response http1.Response
 	asked    http1.Asked // valid once the request's head is complete
@@ -24,7 +24,7 @@ type exchange struct {
 	poolInput pool.Input
 
 	head    int    // bytes of the request's head
-	used    int    // bytes of session.in that belong to the request
+	used    int    // bytes of flow.in that belong to the request
 	upload  upload // of the body, where not all of it came with the head
 	answers int    // interim responses that were forwarded
 }
@@ -65,29 +65,29 @@ type errRedirect struct{ location *rule.Location }
 func (errRedirect) Error() string { return "redirected" }
 
 // serveHTTP serves one request after the other, in order.
-func (s *session) serveHTTP() {
-	for first := true; s.awaitRequest(first); first = false {
+func (f *flow) serveHTTP() {
+	for first := true; f.awaitRequest(first); first = false {
 		x := exchanges.Get().(*exchange)
-		x.s = s
+		x.f = f
 		next := x.run()
 		x.reset()
 		exchanges.Put(x)
-		s.count(1)
+		f.count(1)
 		switch next {
 		case closing:
 			return
 		case tunneling:
-			s.relay()
+			f.relay()
 			return
 		}
 	}
 }
 
-// reset makes x ready for another session.
+// reset makes x ready for another flow.
 func (x *exchange) reset() {
 	x.request.Reset()
 	x.response.Reset(http1.Asked{})
-	x.s, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
+	x.f, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
 	x.ruleInput, x.poolInput = rule.Input{}, pool.Input{}
 	x.head, x.used, x.answers = 0, 0, 0
 	x.upload.reset()
@@ -96,37 +96,37 @@ func (x *exchange) reset() {
 // awaitRequest waits until bytes of a request are there. The first must come within the time for a head, which goes on
 // running; a connection that never sends any is closed without a word. An empty line, which some clients send after a body, is
 // taken and begins nothing.
-func (s *session) awaitRequest(first bool) bool {
-	s.lead = leadNone
-	s.skipEmptyLine()
-	if s.in.len() == 0 {
-		limit := s.settings.IdleTimeout
+func (f *flow) awaitRequest(first bool) bool {
+	f.lead = leadNone
+	f.skipEmptyLine()
+	if f.in.len() == 0 {
+		limit := f.settings.IdleTimeout
 		if first {
-			limit = s.settings.HeaderTimeout
+			limit = f.settings.HeaderTimeout
 		}
-		s.client.until(&s.client.reader, limit)
-		if !s.awaitBytes(first) {
+		f.client.until(&f.client.reader, limit)
+		if !f.awaitBytes(first) {
 			return false
 		}
 		if first {
 			return true
 		}
 	}
-	s.client.until(&s.client.reader, s.settings.HeaderTimeout)
+	f.client.until(&f.client.reader, f.settings.HeaderTimeout)
 	return true
 }
 
 // awaitBytes waits for the first bytes of a request.
-func (s *session) awaitBytes(first bool) bool {
-	s.idle.Store(true)
-	defer s.idle.Store(false)
-	for s.in.len() == 0 {
-		s.in.release()
-		if s.listener.draining.Load() && !first || s.client.fill(&s.in) != nil {
+func (f *flow) awaitBytes(first bool) bool {
+	f.idle.Store(true)
+	defer f.idle.Store(false)
+	for f.in.len() == 0 {
+		f.in.release()
+		if f.listener.draining.Load() && !first || f.client.fill(&f.in) != nil {
 			return false
 		}
-		s.touch()
-		s.skipEmptyLine()
+		f.touch()
+		f.skipEmptyLine()
 	}
 	return true
 }
@@ -142,30 +142,30 @@ const (
 )
 
 // skipEmptyLine takes an empty line at the beginning of what the client sent, or the part of it that is there.
-func (s *session) skipEmptyLine() {
-	if b := s.in.bytes(); s.lead == leadNone && len(b) > 0 && b[0] == '\r' {
-		s.in.discard(1)
-		s.lead = leadHalf
+func (f *flow) skipEmptyLine() {
+	if b := f.in.bytes(); f.lead == leadNone && len(b) > 0 && b[0] == '\r' {
+		f.in.discard(1)
+		f.lead = leadHalf
 	}
-	b := s.in.bytes()
+	b := f.in.bytes()
 	switch {
-	case s.lead != leadHalf || len(b) == 0:
+	case f.lead != leadHalf || len(b) == 0:
 	case b[0] == '\n':
-		s.in.discard(1)
-		s.lead = leadLine
+		f.in.discard(1)
+		f.lead = leadLine
 	default:
-		s.lead = leadStray
+		f.lead = leadStray
 	}
 }
 
-// wakeIdle ends the session if it waits for a request.
-func (s *session) wakeIdle() {
-	if s.idle.Load() {
-		s.client.end(&s.client.reader)
+// wakeIdle ends the flow if it waits for a request.
+func (f *flow) wakeIdle() {
+	if f.idle.Load() {
+		f.client.end(&f.client.reader)
 	}
 }
 
-// run serves one request. Its first bytes are in session.in.
+// run serves one request. Its first bytes are in flow.in.
 func (x *exchange) run() outcome {
 	if err := x.readHead(); err != nil {
 		return x.fail(err)
@@ -190,26 +190,26 @@ func (x *exchange) run() outcome {
 
 // readHead reads the request's head, and judges what of the body came with it.
 func (x *exchange) readHead() error {
-	s := x.s
-	switch s.lead {
+	f := x.f
+	switch f.lead {
 	case leadLine:
 		x.request.SkippedEmptyLine()
 	case leadStray:
 		return errStray
 	}
 	for {
-		n, err := x.request.Parse(s.in.bytes())
+		n, err := x.request.Parse(f.in.bytes())
 		if err != nil {
 			return err
 		}
 		if n > 0 {
 			x.head, x.used, x.asked = n, n, x.request.Asked()
 			x.request.StartBody(&x.up)
-			return x.up.Check(s.in.bytes()[n:])
+			return x.up.Check(f.in.bytes()[n:])
 		}
-		err = s.client.fill(&s.in)
+		err = f.client.fill(&f.in)
 		switch {
-		case errors.Is(err, errTimeout) && !s.listener.draining.Load():
+		case errors.Is(err, errTimeout) && !f.listener.draining.Load():
 			return errHeaderTime
 		case err != nil:
 			return errGone
@@ -220,12 +220,12 @@ func (x *exchange) readHead() error {
 // arrange connects to the member that answers. Without PerRequest one decision serves the client's whole connection,
 // whatever cookies later requests carry (rules O-1, O-2).
 func (x *exchange) arrange() error {
-	s := x.s
-	if s.decision.Member == nil || s.settings.PerRequest {
+	f := x.f
+	if f.decision.Member == nil || f.settings.PerRequest {
 		return x.decide()
 	}
-	if s.server.isOpen() && s.server.quiet() {
-		s.reused = true
+	if f.server.isOpen() && f.server.quiet() {
+		f.reused = true
 		return nil
 	}
 	return x.redial()
@@ -233,39 +233,39 @@ func (x *exchange) arrange() error {
 
 // decide chooses a pool and a member by the settings of this moment.
 func (x *exchange) decide() error {
-	s := x.s
-	set := s.listener.settings.Load()
-	s.settings = set
-	x.ruleInput = s.ruleInput(set, &x.view)
+	f := x.f
+	set := f.listener.settings.Load()
+	f.settings = set
+	x.ruleInput = f.ruleInput(set, &x.view)
 	c := set.route(&x.ruleInput)
 	switch c.action {
 	case rule.Redirect:
 		return errRedirect{c.location}
 	case rule.Discard:
-		s.client.reset()
+		f.client.reset()
 		return errGone
 	case rule.Nothing:
 		return errNoPool
 	}
-	x.poolInput = s.poolInput(set, &c)
+	x.poolInput = f.poolInput(set, &c)
 	x.poolInput.Request = &x.request.Head
-	return x.reach(c.pool, c.pool.Choose(&s.decision, &x.poolInput))
+	return x.reach(c.pool, c.pool.Choose(&f.decision, &x.poolInput))
 }
 
 // reach connects to the member that p has chosen, if the choice has no error, and notes what follows from it.
 func (x *exchange) reach(p *pool.Pool, err error) error {
-	s := x.s
+	f := x.f
 	if err == nil {
-		err = s.reach()
+		err = f.reach()
 	}
 	if err != nil {
-		s.decision.Release()
+		f.decision.Release()
 		if errors.Is(err, pool.ErrNoMember) && p.Fallback != "" {
 			return errRedirect{rule.NewLocation(p.Fallback)}
 		}
 		return answerTo(err)
 	}
-	s.cookieDue = s.decision.SetCookie()
+	f.cookieDue = f.decision.SetCookie()
 	return nil
 }
 
@@ -285,13 +285,13 @@ func answerTo(err error) error {
 // redial connects again to the member of the decision, because its connection ended between two requests. If the member is
 // not usable any more a new decision is made, and a new cookie (rule O-15).
 func (x *exchange) redial() error {
-	s := x.s
-	d := &s.decision
-	m, current := s.listener.settings.Load().member(d)
+	f := x.f
+	d := &f.decision
+	m, current := f.listener.settings.Load().member(d)
 	if m == nil || !m.State().UsableForPersisted() {
 		return x.decide()
 	}
-	err := s.dial(m, d.Pool().ConnectTimeout)
+	err := f.dial(m, d.Pool().ConnectTimeout)
 	switch {
 	case err == nil:
 		d.Accepted()
@@ -317,42 +317,42 @@ func (set *Settings) member(d *pool.Decision) (m *pool.Member, current bool) {
 // mayRepeat reports whether a request may be sent again on a new connection: the one that it was sent on was used before, which
 // a new one is not, and died without a byte of an answer; and sending twice does what sending once does (rules on retries).
 func (x *exchange) mayRepeat() bool {
-	return x.s.reused && x.answers == 0 && x.s.from.len() == 0 && !x.upload.started &&
+	return x.f.reused && x.answers == 0 && x.f.from.len() == 0 && !x.upload.started &&
 		x.request.Idempotent() && !x.asked.Upgrade
 }
 
 // responseTimeout is how long the member may take.
-func (x *exchange) responseTimeout() time.Duration { return x.s.decision.Pool().ResponseTimeout }
+func (x *exchange) responseTimeout() time.Duration { return x.f.decision.Pool().ResponseTimeout }
 
 // fail ends an exchange whose response has not begun with an answer of our own, which never carries a cookie.
 func (x *exchange) fail(err error) outcome {
-	s := x.s
+	f := x.f
 	x.stopUpload()
-	s.server.close()
-	s.from.drop()
+	f.server.close()
+	f.from.drop()
 	if errors.Is(err, errGone) {
 		return closing
 	}
 	after := http1.Close
-	if x.asked.KeepAlive && !s.listener.draining.Load() && x.swallow() {
+	if x.asked.KeepAlive && !f.listener.draining.Load() && x.swallow() {
 		after = http1.KeepAlive
 	}
 	x.appendAnswer(err, after)
-	s.client.within(&s.client.writer, s.settings.IdleTimeout)
-	if s.client.write(x.out) != nil {
+	f.client.within(&f.client.writer, f.settings.IdleTimeout)
+	if f.client.write(x.out) != nil {
 		return closing
 	}
 	if after == http1.Close {
 		return closing
 	}
-	s.in.discard(x.used)
+	f.in.discard(x.used)
 	return keeping
 }
 
 // appendAnswer makes x.out the answer to an error.
 func (x *exchange) appendAnswer(err error, after http1.After) {
 	if r, ok := errors.AsType[errRedirect](err); ok {
-		x.ruleInput = x.s.ruleInput(x.s.settings, &x.view)
+		x.ruleInput = x.f.ruleInput(x.f.settings, &x.view)
 		location := r.location.Append(nil, &x.ruleInput)
 		x.out = http1.AppendRedirect(x.out[:0], x.asked, string(location), after)
 		return
@@ -364,14 +364,14 @@ func (x *exchange) appendAnswer(err error, after http1.After) {
 	x.out = http1.AppendError(x.out[:0], x.asked, fault.Status, fault.Reason, after)
 }
 
-// swallow reports whether the whole body of the request is in session.in, and counts it as used.
+// swallow reports whether the whole body of the request is in flow.in, and counts it as used.
 func (x *exchange) swallow() bool {
 	if x.upload.started {
 		return false
 	}
 	x.request.StartBody(&x.up)
 	x.used = x.head
-	rest := x.s.in.bytes()[x.head:]
+	rest := x.f.in.bytes()[x.head:]
 	for len(rest) > 0 && !x.up.Done() {
 		n, _, err := x.up.Next(rest)
 		if err != nil {

@@ -24,7 +24,7 @@ type Listener struct {
 	stop     chan struct{} // closed by Close
 	once     sync.Once
 	loop     sync.WaitGroup // the accept loop
-	open     sync.WaitGroup // sessions
+	open     sync.WaitGroup // flows
 }
 
 // Listen binds an address, which may have port 0, and begins to accept. An IPv6 address accepts only IPv6. The error wraps the
@@ -66,7 +66,7 @@ func (l *Listener) Close() {
 func (l *Listener) Drain(ctx context.Context) {
 	l.draining.Store(true)
 	l.Close()
-	l.all(func(s *session) { s.wakeIdle() })
+	l.all(func(f *flow) { f.wakeIdle() })
 	done := make(chan struct{})
 	go func() {
 		l.open.Wait()
@@ -77,16 +77,16 @@ func (l *Listener) Drain(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	l.all(func(s *session) { s.killed.Store(true) })
+	l.all(func(f *flow) { f.killed.Store(true) })
 	<-done // the sweep wakes them
 }
 
-// all calls fn for the open sessions, which cannot end while it runs.
-func (l *Listener) all(fn func(*session)) {
+// all calls fn for the open flows, which cannot end while it runs.
+func (l *Listener) all(fn func(*flow)) {
 	for i := range l.table.shards {
-		l.table.each(i, func(s *session) {
-			if s.listener == l {
-				fn(s)
+		l.table.each(i, func(f *flow) {
+			if f.listener == l {
+				fn(f)
 			}
 		})
 	}
@@ -137,17 +137,17 @@ func (l *Listener) acceptAll(raw syscall.RawConn) {
 	}
 }
 
-// serve begins a session, unless the virtual server has as many as it may.
+// serve begins a flow, unless the virtual server has as many as it may.
 func (l *Listener) serve(fd int, peer netip.AddrPort) {
 	settings := l.settings.Load()
-	s := newSession(l, settings, fd, peer)
+	f := newFlow(l, settings, fd, peer)
 	if !settings.Counters.Open(settings.Limit) {
-		s.client.reset()
-		s.client.close()
+		f.client.reset()
+		f.client.close()
 		return
 	}
 	settings.Counters.Opened()
 	l.open.Add(1)
-	l.table.add(s)
-	go s.run()
+	l.table.add(f)
+	go f.run()
 }

@@ -40,28 +40,28 @@ func (v *requestView) Cookie(name string) ([]byte, bool) {
 // send writes the request's head and what of the body is there, in one piece if it fits. A failure shows when the answer is
 // read: the member may have answered before it closed. If the body goes on, it is uploaded from now on.
 func (x *exchange) send() {
-	s := x.s
+	f := x.f
 	limit := x.responseTimeout()
-	s.server.within(&s.server.writer, limit)
-	s.server.until(&s.server.reader, limit)
+	f.server.within(&f.server.writer, limit)
+	f.server.until(&f.server.reader, limit)
 	after := http1.Close
 	if x.asked.KeepAlive {
 		after = http1.KeepAlive
 	}
 	out := x.request.AppendHead(x.out[:0], after)
-	if s.settings.XForwardedFor {
+	if f.settings.XForwardedFor {
 		out = append(out, "X-Forwarded-For: "...)
-		out = s.peer.Addr().AppendTo(out)
+		out = f.peer.Addr().AppendTo(out)
 		out = append(out, "\r\n"...)
 	}
-	if name, value, _ := strings.Cut(s.decision.Pool().Config.GetHeaderInsert(), ":"); name != "" {
+	if name, value, _ := strings.Cut(f.decision.Pool().Config.GetHeaderInsert(), ":"); name != "" {
 		out = http1.AppendField(out, name, value)
 	}
 	out = http1.AppendEnd(out)
 
 	x.request.StartBody(&x.up)
 	x.used = x.head
-	rest := s.in.bytes()[x.head:]
+	rest := f.in.bytes()[x.head:]
 	var err error
 	for len(rest) > 0 && !x.up.Done() && err == nil {
 		n, emit, bad := x.up.Next(rest)
@@ -74,11 +74,11 @@ func (x *exchange) send() {
 			out = append(out, emit...)
 			continue
 		}
-		err = s.server.writeTwo(out, emit)
+		err = f.server.writeTwo(out, emit)
 		out = out[:0]
 	}
 	if len(out) > 0 && err == nil {
-		err = s.server.write(out)
+		err = f.server.write(out)
 	}
 	x.out = out[:0]
 	if err == nil && !x.up.Done() {
@@ -120,11 +120,11 @@ func (u *upload) delivered() bool { return !u.started || u.sent.Load() }
 // startUpload lets the body follow. The request's head is given up: its memory is used for the body.
 func (x *exchange) startUpload() {
 	x.upload.started = true
-	x.s.moving.Store(x.s.target)
+	x.f.moving.Store(x.f.target)
 	if !x.request.Expects100() || x.used > x.head {
-		x.upload.began.Store(int64(x.s.client.clock.now()))
+		x.upload.began.Store(int64(x.f.client.clock.now()))
 	}
-	x.s.in.discard(x.used)
+	x.f.in.discard(x.used)
 	x.upload.goroutine.Go(x.copyBody)
 }
 
@@ -134,64 +134,64 @@ func (x *exchange) stopUpload() {
 		return
 	}
 	x.upload.stop.Store(true)
-	x.s.client.end(&x.s.client.reader)
-	x.s.server.end(&x.s.server.writer)
+	x.f.client.end(&x.f.client.reader)
+	x.f.server.end(&x.f.server.writer)
 	x.upload.goroutine.Wait()
 }
 
 // copyBody sends the rest of the body as it comes.
 func (x *exchange) copyBody() {
-	s, u := x.s, &x.upload
-	pace := pace{settings: s.settings, received: int64(x.used - x.head)}
+	f, u := x.f, &x.upload
+	pace := pace{settings: f.settings, received: int64(x.used - x.head)}
 	for !u.read.Load() {
-		if s.in.len() == 0 {
+		if f.in.len() == 0 {
 			if err := x.awaitBody(&pace); err != nil {
 				if !u.stop.Load() {
 					x.endUpload(x.bodyFault(err))
 				}
 				return
 			}
-			pace.received += int64(s.in.len())
-			s.touch()
+			pace.received += int64(f.in.len())
+			f.touch()
 		}
-		n, emit, err := x.up.Next(s.in.bytes())
+		n, emit, err := x.up.Next(f.in.bytes())
 		if err != nil {
 			x.endUpload(err)
 			return
 		}
 		// Said before the last bytes go out: the answer may come sooner than this goroutine goes on.
 		u.read.Store(x.up.Done())
-		s.server.reader.move(s.client.clock.after(x.responseTimeout()))
-		if len(emit) > 0 && s.server.write(emit) != nil {
+		f.server.reader.move(f.client.clock.after(x.responseTimeout()))
+		if len(emit) > 0 && f.server.write(emit) != nil {
 			return // what the member has to say is read by the other goroutine
 		}
-		s.in.discard(n)
+		f.in.discard(n)
 	}
-	s.in.release()
+	f.in.release()
 	u.sent.Store(true)
 }
 
 // awaitBody waits for bytes of the body. A client that waits for 100 is not hurried before it has it: until then it is the
 // member's time that runs (pain 93), afterwards the client's.
 func (x *exchange) awaitBody(p *pace) error {
-	s, u := x.s, &x.upload
+	f, u := x.f, &x.upload
 	u.waiting.Store(true)
 	defer u.waiting.Store(false)
 	for {
-		now := s.client.clock.now()
+		now := f.client.clock.now()
 		p.began = instant(u.began.Load())
-		limit := now + instant(s.settings.HeaderTimeout) // not before it can be known whose time runs
+		limit := now + instant(f.settings.HeaderTimeout) // not before it can be known whose time runs
 		if p.began != 0 {
 			limit = p.deadline(now)
 		}
-		s.client.reader.set(limit, 0)
+		f.client.reader.set(limit, 0)
 		if u.stop.Load() {
 			return errTimeout
 		}
-		err := s.client.fill(&s.in)
+		err := f.client.fill(&f.in)
 		if err == nil {
-			u.began.CompareAndSwap(0, int64(s.client.clock.now()))
-			s.server.reader.move(s.client.clock.after(x.responseTimeout()))
+			u.began.CompareAndSwap(0, int64(f.client.clock.now()))
+			f.server.reader.move(f.client.clock.after(x.responseTimeout()))
 		}
 		if !errors.Is(err, errTimeout) || p.began != 0 || u.stop.Load() {
 			return err
@@ -217,7 +217,7 @@ func (x *exchange) endUpload(err error) {
 		fault = &http1.Error{}
 	}
 	x.upload.fault.Store(fault)
-	x.s.server.end(&x.s.server.reader)
+	x.f.server.end(&x.f.server.reader)
 }
 
 // pace is how fast a body has to come.

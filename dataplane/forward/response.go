@@ -11,23 +11,23 @@ import (
 
 // awaitHead reads heads until the final one, and forwards those before it.
 func (x *exchange) awaitHead() error {
-	s, r := x.s, &x.response
+	f, r := x.f, &x.response
 	r.Reset(x.asked)
-	s.server.short, s.large = s.large, false
-	s.wait()
-	defer s.waiting.Store(0)
+	f.server.short, f.large = f.large, false
+	f.wait()
+	defer f.waiting.Store(0)
 	for {
-		n, err := r.Parse(s.from.bytes())
+		n, err := r.Parse(f.from.bytes())
 		switch {
 		case err != nil:
 			return err
 		case n == 0:
-			err := s.server.fill(&s.from)
+			err := f.server.fill(&f.from)
 			switch {
 			case err == nil:
-				s.touch()
+				f.touch()
 			case errors.Is(err, errTimeout) && x.upload.fault.Load() == nil && x.upload.late():
-				s.server.reader.move(s.server.clock.after(x.responseTimeout()))
+				f.server.reader.move(f.server.clock.after(x.responseTimeout()))
 			default:
 				return x.lost(err)
 			}
@@ -38,8 +38,8 @@ func (x *exchange) awaitHead() error {
 		if err := x.forwardInterim(); err != nil {
 			return err
 		}
-		s.from.discard(n)
-		s.server.reader.move(s.server.clock.after(x.responseTimeout()))
+		f.from.discard(n)
+		f.server.reader.move(f.server.clock.after(x.responseTimeout()))
 	}
 }
 
@@ -49,14 +49,14 @@ func (x *exchange) forwardInterim() error {
 	if x.asked.HTTP10 {
 		return nil
 	}
-	s := x.s
-	s.client.within(&s.client.writer, s.settings.IdleTimeout)
+	f := x.f
+	f.client.within(&f.client.writer, f.settings.IdleTimeout)
 	x.out = http1.AppendEnd(x.response.AppendHead(x.out[:0], http1.KeepAlive))
-	if s.client.write(x.out) != nil {
+	if f.client.write(x.out) != nil {
 		return errGone
 	}
 	if x.response.Status() == 100 {
-		x.upload.began.CompareAndSwap(0, int64(s.client.clock.now()))
+		x.upload.began.CompareAndSwap(0, int64(f.client.clock.now()))
 	}
 	return nil
 }
@@ -80,19 +80,19 @@ func (x *exchange) lost(err error) error {
 
 // respond forwards the final head, with our cookie if it is due, and the body.
 func (x *exchange) respond() outcome {
-	s, r := x.s, &x.response
-	s.server.short = false
+	f, r := x.f, &x.response
+	f.server.short = false
 	x.dropCookies()
 	after := http1.KeepAlive
-	if !x.upload.complete() || s.listener.draining.Load() {
+	if !x.upload.complete() || f.listener.draining.Load() {
 		after = http1.Close
 	}
 	out := r.AppendHead(x.out[:0], after)
-	if s.cookieDue {
-		out = s.decision.AppendSetCookie(out, time.Now())
+	if f.cookieDue {
+		out = f.decision.AppendSetCookie(out, time.Now())
 	}
 	x.out = http1.AppendEnd(out)
-	s.from.discard(r.Size())
+	f.from.discard(r.Size())
 	r.StartBody(&x.down)
 	if framing, _ := r.Framing(); framing == http1.FramingTunnel {
 		return x.tunnel()
@@ -101,19 +101,19 @@ func (x *exchange) respond() outcome {
 		return x.cut(err)
 	}
 	x.stopUpload()
-	if !r.Reusable() || s.from.len() > 0 || !x.asked.KeepAlive || !x.upload.delivered() {
-		s.server.close()
-		s.from.drop()
+	if !r.Reusable() || f.from.len() > 0 || !x.asked.KeepAlive || !x.upload.delivered() {
+		f.server.close()
+		f.from.drop()
 	}
-	s.from.release()
-	s.touch()
+	f.from.release()
+	f.touch()
 	if !x.upload.started {
-		s.in.discard(x.used)
+		f.in.discard(x.used)
 	}
 	if after == http1.KeepAlive && r.After() == http1.KeepAlive {
 		return keeping
 	}
-	s.client.silent = x.silent()
+	f.client.silent = x.silent()
 	return closing
 }
 
@@ -121,12 +121,12 @@ func (x *exchange) respond() outcome {
 // send an empty line. The connection is then closed without waiting for its end, which costs a tenth of all its work.
 func (x *exchange) silent() bool {
 	framing, _ := x.request.Framing()
-	return !x.asked.KeepAlive && framing == http1.FramingNone && x.s.in.len() == 0 && x.s.client.pushed.Load() <= leavingLittle
+	return !x.asked.KeepAlive && framing == http1.FramingNone && x.f.in.len() == 0 && x.f.client.pushed.Load() <= leavingLittle
 }
 
 // dropCookies drops the lines in which the server sets a cookie of the name that is ours.
 func (x *exchange) dropCookies() {
-	name := x.s.decision.DropSetCookie()
+	name := x.f.decision.DropSetCookie()
 	if name == nil {
 		return
 	}
@@ -146,12 +146,12 @@ var errAborted = errors.New("response aborted")
 
 // forwardBody writes the head that is in x.out, and the body as it comes.
 func (x *exchange) forwardBody() error {
-	s := x.s
-	s.client.within(&s.client.writer, s.settings.IdleTimeout)
-	s.server.within(&s.server.reader, s.settings.IdleTimeout)
+	f := x.f
+	f.client.within(&f.client.writer, f.settings.IdleTimeout)
+	f.server.within(&f.server.reader, f.settings.IdleTimeout)
 	for {
-		for s.from.len() > 0 && !x.down.Done() {
-			n, emit, err := x.down.Next(s.from.bytes())
+		for f.from.len() > 0 && !x.down.Done() {
+			n, emit, err := x.down.Next(f.from.bytes())
 			if err != nil && len(x.out) > 0 {
 				return err
 			}
@@ -161,7 +161,7 @@ func (x *exchange) forwardBody() error {
 			if x.writeOut(emit) != nil {
 				return errAborted
 			}
-			s.from.discard(n)
+			f.from.discard(n)
 		}
 		if x.writeOut(nil) != nil {
 			return errAborted
@@ -172,11 +172,11 @@ func (x *exchange) forwardBody() error {
 		if x.upload.fault.Load() != nil {
 			return errCut
 		}
-		if s.moving.Load() == nil {
-			s.moving.Store(s.target)
+		if f.moving.Load() == nil {
+			f.moving.Store(f.target)
 		}
 		if x.down.Direct() >= spliceLeast {
-			s.large = true
+			f.large = true
 			switch could, err := x.spliceBody(); {
 			case errors.Is(err, io.EOF):
 				return nil
@@ -186,10 +186,10 @@ func (x *exchange) forwardBody() error {
 				continue
 			}
 		}
-		if err := s.server.fill(&s.from); err != nil {
+		if err := f.server.fill(&f.from); err != nil {
 			return x.bodyEnd(err)
 		}
-		s.touch()
+		f.touch()
 	}
 }
 
@@ -198,8 +198,8 @@ func (x *exchange) writeOut(b []byte) error {
 	if len(x.out)+len(b) == 0 {
 		return nil
 	}
-	x.s.cookieDue = false
-	err := x.s.client.writeTwo(x.out, b)
+	x.f.cookieDue = false
+	err := x.f.client.writeTwo(x.out, b)
 	x.out = x.out[:0]
 	return err
 }
@@ -215,32 +215,32 @@ func (x *exchange) bodyEnd(err error) error {
 // cut ends an exchange in the middle of its response: nothing is added to what the client has (pain 99). A body whose end is
 // that of the connection would look whole: then only a reset can tell the client.
 func (x *exchange) cut(err error) outcome {
-	s := x.s
+	f := x.f
 	if _, ok := errors.AsType[*http1.Error](err); ok {
 		return x.fail(err)
 	}
 	x.stopUpload()
-	s.server.close()
+	f.server.close()
 	framing, _ := x.response.Framing()
 	if framing == http1.FramingClose || x.asked.HTTP10 || errors.Is(err, errAborted) {
-		s.client.reset()
+		f.client.reset()
 	}
 	return closing
 }
 
 // tunnel forwards a 101 response; from then on bytes pass untouched.
 func (x *exchange) tunnel() outcome {
-	s := x.s
+	f := x.f
 	if !x.upload.complete() {
 		return x.cut(errCut)
 	}
 	x.stopUpload()
-	s.client.within(&s.client.writer, s.settings.IdleTimeout)
+	f.client.within(&f.client.writer, f.settings.IdleTimeout)
 	if !x.upload.delivered() || x.writeOut(nil) != nil {
 		return x.cut(errCut)
 	}
 	if !x.upload.started {
-		s.in.discard(x.used)
+		f.in.discard(x.used)
 	}
 	return tunneling
 }

@@ -148,28 +148,28 @@ func (c *conn) trySpliceOut() bool {
 // spliceBody moves what of the response's body needs no look past us. It reports whether it could: false leaves everything
 // as it was. The error is io.EOF where the body has ended with the member's connection, as it may.
 func (x *exchange) spliceBody() (could bool, err error) {
-	s := x.s
+	f := x.f
 	p := takePipe()
 	if p == nil {
 		return false, nil
 	}
 	defer p.giveBack()
-	s.from.release()
+	f.from.release()
 	for left := x.down.Direct(); left > 0; left = x.down.Direct() {
 		if x.upload.fault.Load() != nil {
 			return true, errCut
 		}
-		if err := s.server.fillPipe(p, left); err != nil {
+		if err := f.server.fillPipe(p, left); err != nil {
 			if err = x.bodyEnd(err); err == nil {
 				err = io.EOF
 			}
 			return true, err
 		}
 		x.down.Moved(int64(p.held))
-		if s.client.emptyPipe(p) != nil {
+		if f.client.emptyPipe(p) != nil {
 			return true, errAborted
 		}
-		s.touch()
+		f.touch()
 	}
 	return true, nil
 }

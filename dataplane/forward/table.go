@@ -27,7 +27,7 @@ const tableShards = 16
 
 type tableShard struct {
 	mu    sync.Mutex
-	first *session // guarded by mu, as are the links
+	first *flow // guarded by mu, as are the links
 
 	leaving departures
 	_       [5]uint64
@@ -63,7 +63,7 @@ func (t *Table) Range(fn func(Connection) bool) {
 	var list []Connection
 	for i := range t.shards {
 		list = list[:0]
-		t.each(i, func(s *session) { list = append(list, s.describe()) })
+		t.each(i, func(f *flow) { list = append(list, f.describe()) })
 		for _, c := range list {
 			if !fn(c) {
 				return
@@ -81,43 +81,43 @@ func (t *Table) Most() int { return int(t.most.Load()) }
 // ResetMost begins again with the connections that are open.
 func (t *Table) ResetMost() { t.most.Store(t.open.Load()) }
 
-// each calls fn for the sessions of a shard, which cannot end while it runs.
-func (t *Table) each(shard int, fn func(*session)) {
+// each calls fn for the flows of a shard, which cannot end while it runs.
+func (t *Table) each(shard int, fn func(*flow)) {
 	sh := &t.shards[shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for s := sh.first; s != nil; s = s.next {
-		fn(s)
+	for f := sh.first; f != nil; f = f.next {
+		fn(f)
 	}
 }
 
-func (t *Table) add(s *session) {
-	s.shard = uint8(rand.Uint32() % tableShards)
-	sh := &t.shards[s.shard]
+func (t *Table) add(f *flow) {
+	f.shard = uint8(rand.Uint32() % tableShards)
+	sh := &t.shards[f.shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if s.next = sh.first; s.next != nil {
-		s.next.prev = s
+	if f.next = sh.first; f.next != nil {
+		f.next.prev = f
 	}
-	sh.first = s
+	sh.first = f
 	n := t.open.Add(1)
 	for m := t.most.Load(); n > m && !t.most.CompareAndSwap(m, n); m = t.most.Load() {
 	}
 }
 
-func (t *Table) remove(s *session) {
-	sh := &t.shards[s.shard]
+func (t *Table) remove(f *flow) {
+	sh := &t.shards[f.shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if s.prev != nil {
-		s.prev.next = s.next
+	if f.prev != nil {
+		f.prev.next = f.next
 	} else {
-		sh.first = s.next
+		sh.first = f.next
 	}
-	if s.next != nil {
-		s.next.prev = s.prev
+	if f.next != nil {
+		f.next.prev = f.prev
 	}
-	s.next, s.prev = nil, nil
+	f.next, f.prev = nil, nil
 	t.open.Add(-1)
 }
 
@@ -138,11 +138,11 @@ func (t *Table) run() {
 		now := t.clock.update()
 		for i := range t.shards {
 			w.clear()
-			t.each(i, func(s *session) {
-				s.sweep(now)
-				w.add(s, now)
+			t.each(i, func(f *flow) {
+				f.sweep(now)
+				w.add(f, now)
 				if ticks%countTicks == 0 {
-					s.countMoved()
+					f.countMoved()
 				}
 			})
 			w.look(t, i)
@@ -151,31 +151,31 @@ func (t *Table) run() {
 	}
 }
 
-// watch finds clients that went away while their session waits for a member. Only who reset the connection is gone: a client
+// watch finds clients that went away while their flow waits for a member. Only who reset the connection is gone: a client
 // that has merely sent its last byte may still read.
 type watch struct {
-	polls    []unix.PollFd
-	sessions []*session
+	polls []unix.PollFd
+	flows []*flow
 }
 
-// patience is how long a session waits for a member before its client is looked at.
+// patience is how long a flow waits for a member before its client is looked at.
 const patience = instant(time.Second)
 
 func (w *watch) clear() {
-	clear(w.sessions)
-	w.polls, w.sessions = w.polls[:0], w.sessions[:0]
+	clear(w.flows)
+	w.polls, w.flows = w.polls[:0], w.flows[:0]
 }
 
 // add is called with the shard locked.
-func (w *watch) add(s *session, now instant) {
-	if since := instant(s.waiting.Load()); since != 0 && now-since > patience {
-		w.polls = append(w.polls, unix.PollFd{Fd: int32(s.client.fd)})
-		w.sessions = append(w.sessions, s)
+func (w *watch) add(f *flow, now instant) {
+	if since := instant(f.waiting.Load()); since != 0 && now-since > patience {
+		w.polls = append(w.polls, unix.PollFd{Fd: int32(f.client.fd)})
+		w.flows = append(w.flows, f)
 	}
 }
 
-// look asks the kernel about all of a shard at once. A descriptor whose session ended since add may say anything, so the
-// sessions that are still there are told under the lock.
+// look asks the kernel about all of a shard at once. A descriptor whose flow ended since add may say anything, so the
+// flows that are still there are told under the lock.
 func (w *watch) look(t *Table, shard int) {
 	if len(w.polls) == 0 {
 		return
@@ -183,15 +183,15 @@ func (w *watch) look(t *Table, shard int) {
 	if n, err := unix.Poll(w.polls, 0); n <= 0 || err != nil {
 		return
 	}
-	gone := map[*session]bool{}
+	gone := map[*flow]bool{}
 	for i := range w.polls {
 		if w.polls[i].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
-			gone[w.sessions[i]] = true
+			gone[w.flows[i]] = true
 		}
 	}
-	t.each(shard, func(s *session) {
-		if gone[s] && s.waiting.Load() != 0 {
-			s.killed.Store(true)
+	t.each(shard, func(f *flow) {
+		if gone[f] && f.waiting.Load() != 0 {
+			f.killed.Store(true)
 		}
 	})
 }

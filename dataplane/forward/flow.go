@@ -12,17 +12,17 @@ import (
 	"bigpipe/dataplane/rule"
 )
 
-// session is a client's connection and what belongs to it.
-type session struct {
+// flow is a client's connection with the member's that serves it, and what belongs to them.
+type flow struct {
 	listener *Listener
 	settings *Settings                   // of the last decision
-	counters *pool.Counters              // where the session was counted as open
+	counters *pool.Counters              // where the flow was counted as open
 	peer     netip.AddrPort              // the client
 	contact  netip.AddrPort              // where it wanted to go, where the listener has all addresses; else invalid
 	began    instant                     // when it was accepted
 	active   atomic.Int64                // instant of the last progress
 	member   atomic.Pointer[pool.Member] // for listings
-	waiting  atomic.Int64                // since when the session waits for a member; 0: it does not
+	waiting  atomic.Int64                // since when the flow waits for a member; 0: it does not
 	idle     atomic.Bool                 // HTTP: no request is in transit
 	killed   atomic.Bool                 // to end at once
 
@@ -33,101 +33,101 @@ type session struct {
 	target         *pool.Member // that server is connected to
 	traffic        pool.Shard
 	counted        struct{ in, out atomic.Uint64 } // bytes that were counted
-	moving         atomic.Pointer[pool.Member]     // whose bytes the table counts now and then; nil: the session counts them soon
+	moving         atomic.Pointer[pool.Member]     // whose bytes the table counts now and then; nil: the flow counts them soon
 
 	reused    bool // server has carried a request before
 	cookieDue bool // the next response of the member must carry our cookie
 	large     bool // the last response had a large body
 	lead      lead // what preceded the request
 
-	next, prev *session // guarded by the table's shard
+	next, prev *flow // guarded by the table's shard
 	shard      uint8
 }
 
-func newSession(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *session {
-	s := &session{listener: l, settings: settings, counters: settings.Counters, peer: peer, traffic: pool.NewShard()}
+func newFlow(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *flow {
+	f := &flow{listener: l, settings: settings, counters: settings.Counters, peer: peer, traffic: pool.NewShard()}
 	clock := l.table.clock
-	s.began = clock.now()
-	s.active.Store(int64(s.began))
-	s.client.clock, s.client.killed = clock, &s.killed
-	s.server.clock, s.server.killed = clock, &s.killed
-	s.client.open(fd)
-	s.client.sends = 2 // no delay of small segments is inherited
-	s.server.fd = -1
+	f.began = clock.now()
+	f.active.Store(int64(f.began))
+	f.client.clock, f.client.killed = clock, &f.killed
+	f.server.clock, f.server.killed = clock, &f.killed
+	f.client.open(fd)
+	f.client.sends = 2 // no delay of small segments is inherited
+	f.server.fd = -1
 	if l.addr.Addr().IsUnspecified() {
-		s.contact = localAddr(fd)
+		f.contact = localAddr(fd)
 	}
-	return s
+	return f
 }
 
 // run serves the connection and cleans up behind it.
-func (s *session) run() {
-	defer s.listener.open.Done()
-	if s.settings.HTTP {
-		s.serveHTTP()
+func (f *flow) run() {
+	defer f.listener.open.Done()
+	if f.settings.HTTP {
+		f.serveHTTP()
 	} else {
-		s.serveTCP()
+		f.serveTCP()
 	}
-	s.listener.table.remove(s) // before the descriptor can be another's
-	s.count(0)
-	s.decision.Release()
-	if s.killed.Load() {
-		s.client.reset()
-		s.server.reset()
+	f.listener.table.remove(f) // before the descriptor can be another's
+	f.count(0)
+	f.decision.Release()
+	if f.killed.Load() {
+		f.client.reset()
+		f.server.reset()
 	}
-	s.server.close()
-	s.listener.table.leave(&s.client, s.shard)
-	s.in.drop()
-	s.from.drop()
-	s.counters.Close()
+	f.server.close()
+	f.listener.table.leave(&f.client, f.shard)
+	f.in.drop()
+	f.from.drop()
+	f.counters.Close()
 }
 
-func (s *session) describe() Connection {
-	now := s.listener.table.clock.now()
-	c := Connection{Client: s.peer, Virtual: s.listener.settings.Load().Virtual}
-	c.Age, c.Idle = time.Duration(now-s.began), time.Duration(now-instant(s.active.Load()))
-	if m := s.member.Load(); m != nil {
+func (f *flow) describe() Connection {
+	now := f.listener.table.clock.now()
+	c := Connection{Client: f.peer, Virtual: f.listener.settings.Load().Virtual}
+	c.Age, c.Idle = time.Duration(now-f.began), time.Duration(now-instant(f.active.Load()))
+	if m := f.member.Load(); m != nil {
 		c.Node = m.Addr
 	}
 	return c
 }
 
 // sweep is called each tick with the table's shard locked.
-func (s *session) sweep(now instant) {
-	kill := s.killed.Load()
-	s.client.expire(now, kill)
-	s.server.expire(now, kill)
+func (f *flow) sweep(now instant) {
+	kill := f.killed.Load()
+	f.client.expire(now, kill)
+	f.server.expire(now, kill)
 }
 
 // touch notes progress.
-func (s *session) touch() { s.active.Store(s.client.clock.nanos.Load()) }
+func (f *flow) touch() { f.active.Store(f.client.clock.nanos.Load()) }
 
 // count counts the bytes at the client's side since the last call, and requests.
-func (s *session) count(requests uint64) {
-	if s.moving.Load() != nil {
-		s.moving.Store(nil)
+func (f *flow) count(requests uint64) {
+	if f.moving.Load() != nil {
+		f.moving.Store(nil)
 	}
-	in, out := s.uncounted()
-	s.counters.Add(s.traffic, in, out, requests)
-	s.decision.Count(in, out, requests)
+	in, out := f.uncounted()
+	f.counters.Add(f.traffic, in, out, requests)
+	f.decision.Count(in, out, requests)
 }
 
 // countMoved counts the bytes of what takes long before it has ended: a relay, a large body. It is called by the table with
 // its shard locked.
-func (s *session) countMoved() {
-	m := s.moving.Load()
+func (f *flow) countMoved() {
+	m := f.moving.Load()
 	if m == nil {
 		return
 	}
-	if in, out := s.uncounted(); in+out > 0 {
-		s.counters.Add(s.traffic, in, out, 0)
-		m.Counters().Add(s.traffic, in, out, 0)
+	if in, out := f.uncounted(); in+out > 0 {
+		f.counters.Add(f.traffic, in, out, 0)
+		m.Counters().Add(f.traffic, in, out, 0)
 	}
 }
 
 // uncounted takes the bytes that nobody has counted yet.
-func (s *session) uncounted() (in, out uint64) {
-	return since(&s.counted.in, &s.client.pulled), since(&s.counted.out, &s.client.pushed)
+func (f *flow) uncounted() (in, out uint64) {
+	return since(&f.counted.in, &f.client.pulled), since(&f.counted.out, &f.client.pushed)
 }
 
 // since makes counted what total is, and returns by how much it was less. Several goroutines may do so at once.
@@ -141,17 +141,17 @@ func since(counted, total *atomic.Uint64) uint64 {
 }
 
 // ruleInput is what the settings' rule decides by.
-func (s *session) ruleInput(set *Settings, request rule.Request) rule.Input {
-	in := rule.Input{Client: s.peer, Server: set.Virtual, Request: request}
-	if s.contact.IsValid() {
-		in.Server = s.contact
+func (f *flow) ruleInput(set *Settings, request rule.Request) rule.Input {
+	in := rule.Input{Client: f.peer, Server: set.Virtual, Request: request}
+	if f.contact.IsValid() {
+		in.Server = f.contact
 	}
 	return in
 }
 
 // poolInput is what a pool chooses by.
-func (s *session) poolInput(set *Settings, c *choice) pool.Input {
-	return pool.Input{Client: s.peer, Virtual: set.Virtual, Destination: s.contact, Fresh: c.fresh}
+func (f *flow) poolInput(set *Settings, c *choice) pool.Input {
+	return pool.Input{Client: f.peer, Virtual: set.Virtual, Destination: f.contact, Fresh: c.fresh}
 }
 
 // choice is where the settings send a connection or request.
@@ -183,35 +183,35 @@ var errLocal = errors.New("no socket to be had")
 
 // reach connects to the chosen member, and to the next ones while they do not accept. Where the server is connected to the
 // member already, that connection is used.
-func (s *session) reach() error {
+func (f *flow) reach() error {
 	for {
-		m := s.decision.Member
-		if s.server.isOpen() && s.target.Dial == m.Dial && s.server.quiet() {
-			s.reused = true
+		m := f.decision.Member
+		if f.server.isOpen() && f.target.Dial == m.Dial && f.server.quiet() {
+			f.reused = true
 			break
 		}
-		err := s.dial(m, s.decision.Pool().ConnectTimeout)
+		err := f.dial(m, f.decision.Pool().ConnectTimeout)
 		if err == nil {
 			break
 		}
 		if errors.Is(err, errKilled) || errors.Is(err, errLocal) {
 			return err
 		}
-		if err := s.decision.Refused(); err != nil {
+		if err := f.decision.Refused(); err != nil {
 			return err
 		}
 	}
-	s.target = s.decision.Member
-	s.member.Store(s.target)
-	s.decision.Accepted()
+	f.target = f.decision.Member
+	f.member.Store(f.target)
+	f.decision.Accepted()
 	return nil
 }
 
 // dial connects the server side anew.
-func (s *session) dial(m *pool.Member, timeout time.Duration) error {
-	s.server.close()
-	s.from.drop()
-	s.reused = false
+func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
+	f.server.close()
+	f.from.drop()
+	f.reused = false
 	if !m.Dial.IsValid() {
 		return unix.EADDRNOTAVAIL
 	}
@@ -219,16 +219,16 @@ func (s *session) dial(m *pool.Member, timeout time.Duration) error {
 	if err != nil {
 		return dialError(err)
 	}
-	if s.settings.HTTP {
+	if f.settings.HTTP {
 		// The request follows at once and carries the acknowledgement of the handshake.
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
 	}
 	to := newSockaddr(m.Dial)
-	s.wait()
-	err = s.server.connect(&to, fd, timeout)
-	s.waiting.Store(0)
+	f.wait()
+	err = f.server.connect(&to, fd, timeout)
+	f.waiting.Store(0)
 	if err != nil {
-		s.server.close()
+		f.server.close()
 	}
 	return dialError(err)
 }
@@ -244,5 +244,5 @@ func dialError(err error) error {
 	return err
 }
 
-// wait notes that the session waits for a member from now on.
-func (s *session) wait() { s.waiting.Store(int64(s.client.clock.now())) }
+// wait notes that the flow waits for a member from now on.
+func (f *flow) wait() { f.waiting.Store(int64(f.client.clock.now())) }
