@@ -54,11 +54,9 @@ type Engine struct {
 	journal *journal   // nil without a state directory, and at the end
 	disk    disk
 
-	draining     sync.WaitGroup
-	drainContext context.Context
-	drainNow     context.CancelFunc
-	stop         chan struct{}
-	stopped      sync.WaitGroup
+	drains  drains
+	stop    chan struct{}
+	stopped sync.WaitGroup
 }
 
 // NewEngine starts an engine. It begins with what the state directory says was applied last; damage there is logged, and
@@ -71,7 +69,6 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		log: o.Log, addresses: o.Addresses, started: time.Now(), stop: make(chan struct{}),
 		records: persist.New(persist.Options{Limit: persist.DefaultLimit}),
 	}
-	e.drainContext, e.drainNow = context.WithCancel(context.Background())
 	var tree *config.Tree
 	var applied *pb.ApplyHeader
 	if o.StateDir != "" {
@@ -112,14 +109,12 @@ func (e *Engine) Close(ctx context.Context) {
 		e.journal.close() // the next dataplane need not wait for the last connection
 		e.journal = nil
 	}
+	e.drains.hasten()
 	for _, v := range e.running.Load().virtuals {
 		v.drain(e)
 	}
 	e.mu.Unlock()
-	end := context.AfterFunc(ctx, e.drainNow)
-	e.draining.Wait()
-	end()
-	e.drainNow()
+	e.drains.wait(ctx)
 	e.connections.Close()
 }
 

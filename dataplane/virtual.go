@@ -192,8 +192,7 @@ func bindReason(err error) string {
 func (v *virtual) stop(e *Engine) {
 	if l := v.listener; l != nil {
 		v.listener = nil
-		l.Close()
-		e.draining.Go(func() { l.Drain(e.drainContext) })
+		e.drains.add(l, nil)
 	}
 }
 

@@ -94,6 +94,12 @@ func (f *flow) describe() Connection {
 
 // sweep is called each tick with the table's shard locked.
 func (f *flow) sweep(now instant) {
+	if f.listener.idleOver(now) {
+		f.wakeIdle()
+	}
+	if f.listener.killing.Load() {
+		f.killed.Store(true)
+	}
 	kill := f.killed.Load()
 	f.client.expire(now, kill)
 	f.server.expire(now, kill)

@@ -122,7 +122,7 @@ func (f *flow) awaitBytes(first bool) bool {
 	defer f.idle.Store(false)
 	for f.in.len() == 0 {
 		f.in.release()
-		if f.listener.draining.Load() && !first || f.client.fill(&f.in) != nil {
+		if !first && f.listener.idleOver(f.client.clock.now()) || f.client.fill(&f.in) != nil {
 			return false
 		}
 		f.touch()
@@ -209,7 +209,7 @@ func (x *exchange) readHead() error {
 		}
 		err = f.client.fill(&f.in)
 		switch {
-		case errors.Is(err, errTimeout) && !f.listener.draining.Load():
+		case errors.Is(err, errTimeout) && !f.listener.idleOver(f.client.clock.now()):
 			return errHeaderTime
 		case err != nil:
 			return errGone

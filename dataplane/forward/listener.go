@@ -13,17 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener accepts the TCP connections of one virtual server.
+// Listener accepts the TCP connections of one virtual server. Pause, Resume, Retire, Drain and Close belong to its owner, who does
+// not call two of Pause, Resume and Close at once.
 type Listener struct {
 	table    *Table
 	file     *os.File
+	raw      syscall.RawConn
 	addr     netip.AddrPort
 	settings atomic.Pointer[Settings]
 
 	draining atomic.Bool
-	stop     chan struct{} // closed by Close
-	once     sync.Once
-	loop     sync.WaitGroup // the accept loop
+	idleEnd  atomic.Int64  // instant from which idle HTTP connections are ended; 0: they are not
+	killing  atomic.Bool   // what is open is reset
+	halt     chan struct{} // closed to end the accept loop; nil while there is none
+	loop     sync.WaitGroup
 	open     sync.WaitGroup // flows
 }
 
@@ -34,15 +37,41 @@ func Listen(t *Table, addr netip.AddrPort, s Settings) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	l := &Listener{table: t, addr: localAddr(fd), stop: make(chan struct{})}
-	l.settings.Store(s.withDefaults())
-	l.file = os.NewFile(uintptr(fd), "listener")
-	raw, err := l.file.SyscallConn()
+	l, err := newListener(t, os.NewFile(uintptr(fd), "listener"), s)
 	if err != nil {
-		_ = l.file.Close()
-		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+		return nil, err
 	}
-	l.loop.Go(func() { l.acceptAll(raw) })
+	l.Resume()
+	return l, nil
+}
+
+// ListenOn makes a listener of a socket that listens already: another process or the service manager has opened it. It begins
+// to accept with Resume; until then connections wait in the socket's queue. The file stays the caller's.
+func ListenOn(t *Table, file *os.File, s Settings) (*Listener, error) {
+	fd, err := copyDescriptor(file)
+	if err == nil {
+		if err = adoptSocket(fd); err != nil {
+			_ = unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on a socket that is there: %w", err)
+	}
+	return newListener(t, os.NewFile(uintptr(fd), "listener"), s)
+}
+
+// newListener takes a socket over that does not block.
+func newListener(t *Table, file *os.File, s Settings) (*Listener, error) {
+	l := &Listener{table: t, file: file}
+	l.settings.Store(s.withDefaults())
+	var err error
+	if l.raw, err = file.SyscallConn(); err == nil {
+		err = l.raw.Control(func(fd uintptr) { l.addr = localAddr(int(fd)) })
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("listen: %w", err)
+	}
 	return l, nil
 }
 
@@ -52,21 +81,68 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // Set replaces the settings. Connections that are open keep theirs until their next decision.
 func (l *Listener) Set(s Settings) { l.settings.Store(s.withDefaults()) }
 
-// Close stops accepting; open connections go on. It returns when no more connection can begin.
-func (l *Listener) Close() {
-	l.once.Do(func() {
-		close(l.stop)
-		_ = l.file.Close()
-	})
-	l.loop.Wait()
+// File returns a copy of the socket, which goes on listening while any copy is open. The caller closes it.
+func (l *Listener) File() (*os.File, error) {
+	fd, err := copyDescriptor(l.file)
+	if err != nil {
+		return nil, fmt.Errorf("copy the socket of %s: %w", l.addr, err)
+	}
+	return os.NewFile(uintptr(fd), "listener"), nil
 }
 
-// Drain stops accepting and returns when no connection is open. HTTP connections end after the response in transit, or at once
-// when they are idle; TCP connections end by themselves. What is open when ctx ends is reset.
+// Pause stops accepting until Resume; connections wait in the socket's queue. It returns when no more connection can begin.
+func (l *Listener) Pause() {
+	if l.halt == nil {
+		return
+	}
+	close(l.halt)
+	_ = l.file.SetReadDeadline(past)
+	l.loop.Wait()
+	l.halt = nil
+}
+
+// Resume begins to accept.
+func (l *Listener) Resume() {
+	if l.halt != nil {
+		return
+	}
+	_ = l.file.SetReadDeadline(time.Time{})
+	halt := make(chan struct{})
+	l.halt = halt
+	l.loop.Go(func() { l.acceptAll(l.raw, halt) })
+}
+
+// Close stops accepting for good; open connections go on. It returns when no more connection can begin. Closing twice does
+// nothing.
+func (l *Listener) Close() {
+	l.Pause()
+	_ = l.file.Close()
+}
+
+// Retire stops accepting for good, and ends HTTP connections: the next response tells the client so, and what is idle, and
+// still is after grace, is closed. A client whose request is on its way meanwhile is answered. TCP connections go on. Another
+// call can only shorten the grace.
+func (l *Listener) Retire(grace time.Duration) {
+	at := int64(l.table.clock.after(grace))
+	for old := l.idleEnd.Load(); (old == 0 || at < old) && !l.idleEnd.CompareAndSwap(old, at); old = l.idleEnd.Load() {
+	}
+	if !l.draining.Swap(true) {
+		l.Close()
+	}
+}
+
+// idleOver reports whether idle connections are ended.
+func (l *Listener) idleOver(now instant) bool {
+	at := l.idleEnd.Load()
+	return at != 0 && int64(now) >= at
+}
+
+// Drain returns when no connection is open. Without Retire before, that is done first and without grace. What is open when
+// ctx ends is reset.
 func (l *Listener) Drain(ctx context.Context) {
-	l.draining.Store(true)
-	l.Close()
-	l.all(func(f *flow) { f.wakeIdle() })
+	if !l.draining.Load() {
+		l.Retire(0)
+	}
 	done := make(chan struct{})
 	go func() {
 		l.open.Wait()
@@ -77,19 +153,8 @@ func (l *Listener) Drain(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	l.all(func(f *flow) { f.killed.Store(true) })
+	l.killing.Store(true)
 	<-done // the sweep wakes them
-}
-
-// all calls fn for the open flows, which cannot end while it runs.
-func (l *Listener) all(fn func(*flow)) {
-	for i := range l.table.shards {
-		l.table.each(i, func(f *flow) {
-			if f.listener == l {
-				fn(f)
-			}
-		})
-	}
 }
 
 // Waits after a failed accept.
@@ -101,9 +166,9 @@ const (
 // warnAgain is how long a failure of accept is not mentioned again.
 const warnAgain = 10 * time.Second
 
-// acceptAll accepts until the listener is closed. When descriptors or memory run out it pauses, longer each time, and sockets
+// acceptAll accepts until it is told to halt. When descriptors or memory run out it pauses, longer each time, and sockets
 // that are kept only to take the last bytes of clients give theirs up.
-func (l *Listener) acceptAll(raw syscall.RawConn) {
+func (l *Listener) acceptAll(raw syscall.RawConn, halt <-chan struct{}) {
 	pause := time.Duration(0)
 	var quiet instant // until when nothing is said
 	var fd int
@@ -130,7 +195,7 @@ func (l *Listener) acceptAll(raw syscall.RawConn) {
 		}
 		pause = min(max(2*pause, shortestPause), longestPause)
 		select {
-		case <-l.stop:
+		case <-halt:
 			return
 		case <-time.After(pause):
 		}

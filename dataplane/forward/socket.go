@@ -2,6 +2,7 @@ package forward
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -171,4 +172,33 @@ func localAddr(fd int) netip.AddrPort {
 	s := sockaddr{size: unix.SizeofSockaddrInet6}
 	_, _, _ = syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&s.bytes)), uintptr(unsafe.Pointer(&s.size)))
 	return s.addrPort()
+}
+
+// adoptSocket makes a listening socket that came from elsewhere one as listen opens it.
+func adoptSocket(fd int) error {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if kind != unix.SOCK_STREAM || listening == 0 {
+		return errors.New("it is not a listening stream socket")
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+}
+
+// copyDescriptor returns another descriptor of what is open.
+func copyDescriptor(file *os.File) (fd int, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fault := raw.Control(func(from uintptr) { fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(fault, err)
 }
