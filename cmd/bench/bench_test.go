@@ -317,12 +317,12 @@ func TestResidentBytesOfThisProcess(t *testing.T) {
 	}
 }
 
-func TestOwnBytes(t *testing.T) {
+func TestSumOfBytes(t *testing.T) {
 	const status = "Name:\tx\nVmRSS:\t    9000 kB\nRssAnon:\t    1200 kB\nRssFile:\t    7000 kB\nRssShmem:\t       8 kB\n"
-	if got, err := ownBytes(status); err != nil || got != 1208<<10 {
+	if got, err := sumOfBytes(status, "RssAnon", "RssShmem"); err != nil || got != 1208<<10 {
 		t.Errorf("%d, error %v: want %d", got, err, 1208<<10)
 	}
-	if _, err := ownBytes("Name:\tx\n"); err == nil {
+	if _, err := sumOfBytes("Name:\tx\n", "RssAnon"); err == nil {
 		t.Error("a status without RssAnon must be an error")
 	}
 }

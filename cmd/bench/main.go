@@ -94,13 +94,16 @@ func measureAll(ctx context.Context, o *options, progress io.Writer) (*report, e
 		subject: o.subject, peers: o.peers, rounds: o.rounds, duration: o.duration,
 		date: time.Now(), machine: describeMachine(), programs: rig.versions(ctx),
 	}
+	if o.wants(scaleName) {
+		rig.measureScale(ctx, scaleSize, r)
+	}
 	for _, threads := range o.threads {
 		place, err := rig.placement(threads)
 		if err != nil {
 			r.miss(fmt.Sprintf("%d threads", threads), err)
 			continue
 		}
-		for _, s := range chosen(o.only, threads) {
+		for _, s := range o.chosen(threads) {
 			if ctx.Err() != nil {
 				break
 			}

@@ -136,6 +136,9 @@ func (o *options) check(rest []string) error {
 	return errors.Join(faults...)
 }
 
+// wants says whether -only chooses the label.
+func (o *options) wants(label string) bool { return o.only == nil || o.only.MatchString(label) }
+
 // sides are the sides in the order in which they run.
 func (o *options) sides() []string {
 	return append([]string{o.subject}, o.peers...)

@@ -82,14 +82,14 @@ func TestChosen(t *testing.T) {
 	}
 	var names []string
 	for _, threads := range []int{1, 2} {
-		for _, s := range chosen(o.only, threads) {
+		for _, s := range o.chosen(threads) {
 			names = append(names, label(s, threads))
 		}
 	}
 	if got := strings.Join(names, " "); got != "close-64/1t tcp-stream-1/1t tcp-stream-8/1t" {
 		t.Errorf("chosen %q", got)
 	}
-	if len(chosen(nil, 1)) != len(scenarios) {
+	if len(new(options).chosen(1)) != len(scenarios) {
 		t.Error("without a pattern every scenario is chosen")
 	}
 }

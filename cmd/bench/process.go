@@ -61,6 +61,13 @@ func stop(p *process.Process) {
 	_ = p.Stop(stopWait) // how it ended is of no interest after the measurement
 }
 
+// stopAll stops programs, the last first.
+func stopAll(running []*process.Process) {
+	for i := len(running) - 1; i >= 0; i-- {
+		stop(running[i])
+	}
+}
+
 // output runs a program to its end and returns what it printed on its standard output.
 func output(ctx context.Context, c command, limit time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -134,23 +141,35 @@ func cpuTime(pids []int) (time.Duration, error) {
 func residentBytes(pids []int) (int64, error) {
 	var total int64
 	for _, pid := range pids {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		n, err := statusBytes(pid, "RssAnon", "RssShmem")
 		if err != nil {
 			return 0, err
-		}
-		n, err := ownBytes(string(text))
-		if err != nil {
-			return 0, fmt.Errorf("process %d: %w", pid, err)
 		}
 		total += n
 	}
 	return total, nil
 }
 
-// ownBytes reads anonymous and shared memory from the text of /proc/PID/status.
-func ownBytes(status string) (int64, error) {
+// residentSet is all resident memory of a process.
+func residentSet(pid int) (int64, error) { return statusBytes(pid, "VmRSS") }
+
+// statusBytes is the sum of some amounts of /proc/PID/status.
+func statusBytes(pid int, keys ...string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	n, err := sumOfBytes(string(text), keys...)
+	if err != nil {
+		return 0, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return n, nil
+}
+
+// sumOfBytes reads it from the text of /proc/PID/status.
+func sumOfBytes(status string, keys ...string) (int64, error) {
 	var total int64
-	for _, key := range []string{"RssAnon", "RssShmem"} {
+	for _, key := range keys {
 		kib, err := strconv.ParseInt(strings.TrimSuffix(colonValue(status, key, ""), " kB"), 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("no %s in its status", key)

@@ -19,6 +19,7 @@ type report struct {
 	date     time.Time
 	machine  machine
 	programs []string // NAME: what it says about itself
+	panels   []*panel
 	outcomes []outcome
 	missing  []miss
 	remarks  []string
@@ -69,10 +70,10 @@ const quietLoad = 0.5
 func (r *report) render(w io.Writer) error {
 	text := &strings.Builder{}
 	r.renderHead(text)
-	fmt.Fprintf(text, "\nRATIOS of %s to each peer, round by round: median (least to most)\n", r.subject)
-	r.eachPlace(func(p placement, outcomes []outcome) { r.renderRatios(text, p, outcomes) })
-	fmt.Fprint(text, "\nFIGURES: median (least to most)\n")
-	r.eachPlace(func(p placement, outcomes []outcome) { r.renderFigures(text, p, outcomes) })
+	r.renderOutcomes(text)
+	for _, p := range r.panels {
+		p.render(text)
+	}
 	r.renderScenarios(text)
 	remarks := slices.Clone(r.remarks)
 	if r.machine.loadBefore > quietLoad {
@@ -86,6 +87,17 @@ func (r *report) render(w io.Writer) error {
 	renderList(text, "NOT MEASURED", missing)
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// renderOutcomes prints the comparisons, ratios first; nothing where none was asked for.
+func (r *report) renderOutcomes(w *strings.Builder) {
+	if len(r.outcomes) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nRATIOS of %s to each peer, round by round: median (least to most)\n", r.subject)
+	r.eachPlace(func(p placement, outcomes []outcome) { r.renderRatios(w, p, outcomes) })
+	fmt.Fprint(w, "\nFIGURES: median (least to most)\n")
+	r.eachPlace(func(p placement, outcomes []outcome) { r.renderFigures(w, p, outcomes) })
 }
 
 func (r *report) renderHead(w *strings.Builder) {
@@ -192,8 +204,10 @@ func (r *report) renderScenarios(w *strings.Builder) {
 			rows = append(rows, []string{s.name, s.about})
 		}
 	}
-	fmt.Fprint(w, "\nSCENARIOS\n\n")
-	renderTable(w, rows)
+	if len(rows) > 0 {
+		fmt.Fprint(w, "\nSCENARIOS\n\n")
+		renderTable(w, rows)
+	}
 }
 
 // renderTable aligns the columns, also where rows are shorter than others; lines end without blanks.

@@ -91,34 +91,41 @@ func (r *rig) startMembers(ctx context.Context, s scenario, at placement) (*proc
 	for i := range r.sides {
 		members = append(members, r.block.members(i, s.port())...)
 	}
-	threads := len(at.load)
-	var c command
-	if s.http {
-		if err := missingPrograms([]program{{"nginx", "Debian package nginx"}}); err != nil {
-			return nil, fmt.Errorf("no member for HTTP: %w", err)
-		}
-		config := filepath.Join(dir, "origin.conf")
-		data := site{Threads: threads, Members: members, Dir: dir, Root: os.Geteuid() == 0, Descriptors: r.descriptors}
-		if err := os.Symlink(filepath.Join(r.dir, "files"), filepath.Join(dir, "files")); err != nil {
-			return nil, err
-		}
-		if err := writeConfig(originConfig, config, data); err != nil {
-			return nil, err
-		}
-		c = nginxCommand("origin", at.load, dir, config)
-	} else {
-		c = command{
-			name: "origin", cores: at.load, env: goThreads(threads), path: r.self,
-			args: []string{childCommand, "origin", "-threads", fmt.Sprint(threads), "-addresses", joinAddresses(members)},
-		}
+	if !s.http {
+		return r.startOrigin(ctx, dir, at.load, members)
 	}
+	if err := missingPrograms([]program{{"nginx", "Debian package nginx"}}); err != nil {
+		return nil, fmt.Errorf("no member for HTTP: %w", err)
+	}
+	config := filepath.Join(dir, "origin.conf")
+	data := site{Threads: len(at.load), Members: members, Dir: dir, Root: os.Geteuid() == 0, Descriptors: r.descriptors}
+	if err := os.Symlink(filepath.Join(r.dir, "files"), filepath.Join(dir, "files")); err != nil {
+		return nil, err
+	}
+	if err := writeConfig(originConfig, config, data); err != nil {
+		return nil, err
+	}
+	return startListeners(ctx, nginxCommand("origin", at.load, dir, config), dir, members)
+}
+
+// startOrigin starts this program as the TCP members at some addresses.
+func (r *rig) startOrigin(ctx context.Context, dir string, cores []int, members []netip.AddrPort) (*process.Process, error) {
+	threads := len(cores)
+	return startListeners(ctx, command{
+		name: "origin", cores: cores, env: goThreads(threads), path: r.self,
+		args: []string{childCommand, "origin", "-threads", fmt.Sprint(threads), "-addresses", joinAddresses(members)},
+	}, dir, members)
+}
+
+// startListeners starts a program and waits until it listens on all addresses. It may run also when there is an error.
+func startListeners(ctx context.Context, c command, dir string, addrs []netip.AddrPort) (*process.Process, error) {
 	p, err := start(c, dir)
 	if err != nil {
 		return nil, err
 	}
 	return p, p.Await(ctx, startWait, func() error {
-		for _, m := range members {
-			if err := probeListener(ctx, m); err != nil {
+		for _, a := range addrs {
+			if err := probeListener(ctx, a); err != nil {
 				return err
 			}
 		}
@@ -183,11 +190,7 @@ func (r *rig) startSide(ctx context.Context, i int, s scenario, at placement) (*
 }
 
 // stop ends what start started, the last first.
-func (in *instance) stop() {
-	for i := len(in.processes) - 1; i >= 0; i-- {
-		stop(in.processes[i])
-	}
-}
+func (in *instance) stop() { stopAll(in.processes) }
 
 func (r *rig) nextDir() (string, error) {
 	r.starts++

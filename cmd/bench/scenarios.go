@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -117,17 +116,14 @@ func streamScenario(name, about string, streams int) scenario {
 // label is a scenario's name with its number of threads, as -only matches it.
 func label(s scenario, threads int) string { return fmt.Sprintf("%s/%dt", s.name, threads) }
 
-// chosen are the scenarios whose label matches only, or all of them.
-func chosen(only *regexp.Regexp, threads int) []scenario {
-	if only == nil {
-		return scenarios
-	}
-	return slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return !only.MatchString(label(s, threads)) })
+// chosen are the scenarios that -only chooses.
+func (o *options) chosen(threads int) []scenario {
+	return slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return !o.wants(label(s, threads)) })
 }
 
 // listScenarios prints their names for -only.
 func listScenarios(w io.Writer) {
-	var rows [][]string
+	rows := [][]string{{scaleName, scaleAbout}}
 	for _, s := range scenarios {
 		rows = append(rows, []string{s.name, s.about})
 	}

@@ -146,15 +146,26 @@ func oneProcess(p *process.Process) []*process.Process {
 	return []*process.Process{p}
 }
 
-// startBigpipe starts dataplane and mgmtd and loads the configuration. Only the dataplane carries traffic; mgmtd keeps to
-// the cores of the load.
+// startBigpipe starts dataplane and mgmtd and loads the configuration.
 func startBigpipe(ctx context.Context, b bench) ([]*process.Process, error) {
+	running, err := b.startDaemons(ctx)
+	if err != nil {
+		return running, err
+	}
+	return running, b.loadBigpipe(ctx, running[1], b.socket("manager.sock"))
+}
+
+// socket is the address of a unix socket in the folder of this start.
+func (b bench) socket(name string) string { return "unix://" + filepath.Join(b.dir, name) }
+
+// startDaemons starts a dataplane with more flags and then mgmtd, and returns them in this order, also those that run when
+// there is an error. Only the dataplane carries traffic; mgmtd keeps to the cores of the load.
+func (b bench) startDaemons(ctx context.Context, planeFlags ...string) ([]*process.Process, error) {
 	threads := "GOMAXPROCS=" + strconv.Itoa(b.place.threads)
-	socket := func(name string) string { return "unix://" + filepath.Join(b.dir, name) }
 	bin := func(name string) string { return filepath.Join(b.rig.options.bin, name) }
 	plane, err := start(command{
 		name: "dataplane", cores: b.place.proxy, env: []string{threads}, path: bin("dataplane"),
-		args: []string{"--state-dir", filepath.Join(b.dir, "plane"), "--listen", socket("plane.sock")},
+		args: append([]string{"--state-dir", filepath.Join(b.dir, "plane"), "--listen", b.socket("plane.sock")}, planeFlags...),
 	}, b.dir)
 	if err != nil {
 		return nil, err
@@ -166,15 +177,15 @@ func startBigpipe(ctx context.Context, b bench) ([]*process.Process, error) {
 	manager, err := start(command{
 		name: "mgmtd", cores: b.place.load, env: []string{threads}, path: bin("mgmtd"),
 		args: []string{
-			"--state-dir", filepath.Join(b.dir, "manager"), "--listen", socket("manager.sock"),
-			"--dataplane", socket("plane.sock"),
+			"--state-dir", filepath.Join(b.dir, "manager"), "--listen", b.socket("manager.sock"),
+			"--dataplane", b.socket("plane.sock"),
 		},
 	}, b.dir)
 	if err != nil {
 		return running, err
 	}
 	running = append(running, manager)
-	return running, b.loadBigpipe(ctx, manager, socket("manager.sock"))
+	return running, manager.Await(ctx, startWait, func() error { return probeSocket(ctx, filepath.Join(b.dir, "manager.sock")) })
 }
 
 // loadBigpipe loads the configuration as a user does, and waits for mgmtd where it does not answer yet.

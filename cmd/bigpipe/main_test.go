@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"bigpipe/cmd/bigpipe/internal/e2e"
+	"bigpipe/cmd/internal/build"
 )
 
 // programs is the folder of the programs that the tests run.
@@ -21,7 +22,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := e2e.Build(dir); err != nil {
+	if err := build.Programs(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -1,3 +1,4 @@
+// Package e2e runs the real programs on loopback for tests: mgmtd, a dataplane, members and clients.
 package e2e
 
 import (

@@ -1,5 +1,5 @@
-// Package e2e runs the real programs on loopback for tests: mgmtd, a dataplane, members and clients.
-package e2e
+// Package build builds the real programs for tests that run them.
+package build
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Build builds bigpipe, mgmtd and dataplane into dir, with the race detector if the caller has it, and installs bigpipe
+// Programs builds bigpipe, mgmtd and dataplane into dir, with the race detector if the caller has it, and installs bigpipe
 // under its other names too.
-func Build(dir string) error {
+func Programs(dir string) error {
 	root, err := moduleRoot()
 	if err != nil {
 		return err
