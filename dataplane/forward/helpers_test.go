@@ -79,22 +79,40 @@ func (p *peer) rest() (text string, err error) {
 func (p *peer) message() string {
 	head := p.head()
 	lower := strings.ToLower(head)
-	if strings.Contains(lower, "transfer-encoding: chunked") {
-		var b strings.Builder
-		for !strings.HasSuffix(b.String(), "0\r\n\r\n") {
-			line, err := p.r.ReadString('\n')
-			b.WriteString(line)
-			if err != nil {
-				break
-			}
-		}
-		return head + b.String()
+	if strings.Contains(lower, "\r\ntransfer-encoding: chunked") {
+		return head + p.rawChunks()
 	}
-	if _, after, ok := strings.Cut(lower, "content-length: "); ok {
-		n, _ := strconv.Atoi(after[:strings.Index(after, "\r\n")])
+	if _, after, ok := strings.Cut(lower, "\r\ncontent-length:"); ok {
+		n, _ := strconv.Atoi(strings.TrimSpace(after[:strings.Index(after, "\r\n")]))
 		return head + p.bytes(n)
 	}
 	return head
+}
+
+// rawChunks reads a chunked body with its trailers as it comes.
+func (p *peer) rawChunks() string {
+	var b strings.Builder
+	line := func() string {
+		line, _ := p.r.ReadString('\n')
+		b.WriteString(line)
+		return line
+	}
+	for {
+		n, err := strconv.ParseInt(strings.TrimSpace(line()), 16, 64)
+		if err != nil {
+			return b.String()
+		}
+		if n == 0 {
+			break
+		}
+		b.WriteString(p.bytes(int(n)))
+		line()
+	}
+	for {
+		if l := line(); l == "\r\n" || l == "" {
+			return b.String()
+		}
+	}
 }
 
 // response reads a whole response to a request that is not HEAD.

@@ -68,7 +68,7 @@ func TestNoAllocations(t *testing.T) {
 		"small":    get(),
 		"browser":  browserRequest,
 		"edited":   message("POST http://other/p HTTP/1.0", "Host: h", "Content-Length: 01", "Connection: x, keep-alive") + "a",
-		"upgrade":  get("Connection: keep-alive, Upgrade", "Upgrade: websocket"),
+		"upgrade":  get("Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: k"),
 		"chunked":  post("Transfer-Encoding: Chunked") + "1;x\r\na\r\n0\r\n\r\n",
 		"trailers": post(chunkedLine) + "0\r\nA: b\r\nCookie: c\r\n\r\n",
 	} {

@@ -23,6 +23,8 @@ var (
 	errStatusLine   = &Error{502, "bad status line"}
 	errInterimFlood = &Error{502, "too many interim responses"}
 	errUnasked101   = &Error{502, "protocol switched without being asked"}
+
+	errWebSocketAccept = &Error{502, "WebSocket without one acceptance"}
 )
 
 // Faults of a header line.
@@ -48,6 +50,7 @@ var (
 	errCoding       = &Error{400, "bad Transfer-Encoding"}
 	errCodingOther  = &Error{501, "transfer coding not supported"}
 	errCoding10     = &Error{400, "Transfer-Encoding in HTTP/1.0"}
+	errWebSocketKey = &Error{400, "WebSocket without one key"}
 	errOptions      = &Error{400, "too many connection options"}
 )
 

@@ -181,6 +181,27 @@ func (h *Head) keepUpgrade() bool {
 	return true
 }
 
+// names reports whether an Upgrade field names a protocol, written in lower case and without a version.
+func (h *Head) names(protocol string) bool {
+	for i := h.Next(KindUpgrade, 0); i >= 0; i = h.Next(KindUpgrade, i+1) {
+		list := h.Value(i)
+		for more := true; more; {
+			var name []byte
+			name, list, more = cutElement(list)
+			if equalFold(name, protocol) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// one reports whether there is a single line with a name, written in lower case, and it has a value.
+func (h *Head) one(name string) bool {
+	i := h.Lookup(name, 0)
+	return i >= 0 && len(h.Value(i)) > 0 && h.Lookup(name, i+1) < 0
+}
+
 // offersH2C reports whether an Upgrade field names HTTP/2: behind that the proxy could not see requests any more.
 func (h *Head) offersH2C() bool {
 	for i := h.Next(KindUpgrade, 0); i >= 0; i = h.Next(KindUpgrade, i+1) {

@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"testing"
+
+	"bigpipe/dataplane/internal/edges"
 )
 
 // cutAt returns data whole, in two, and byte by byte.
@@ -41,8 +44,8 @@ func readRequest(segments [][]byte) (q *Request, n int, err error) {
 }
 
 func FuzzRequestHead(f *testing.F) {
-	for _, test := range requestTests {
-		f.Add([]byte(test.in), uint(len(test.in)/2))
+	for _, row := range slices.Concat(edges.Requests, edges.Mutations) {
+		f.Add([]byte(row.In), uint(len(row.In)/2))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, cut uint) {
 		q, n, err := readRequest([][]byte{data})

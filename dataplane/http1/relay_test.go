@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"bigpipe/dataplane/internal/edges"
 )
 
 // relay does what a forwarder does with one connection: bytes go in as they come, what is forwarded comes out. It moves its
@@ -153,21 +155,7 @@ func equal(t *testing.T, what, got, want string) {
 	}
 }
 
-// get is a GET request with the given header lines after Host.
-func get(lines ...string) string {
-	return message("GET / HTTP/1.1", append([]string{"Host: h"}, lines...)...)
-}
+// The messages of the tests.
+var get, post, message, ok = edges.Get, edges.Post, edges.Message, edges.OK
 
-// post is a POST request, whose body may follow.
-func post(lines ...string) string {
-	return message("POST / HTTP/1.1", append([]string{"Host: h"}, lines...)...)
-}
-
-// message is a head.
-func message(start string, lines ...string) string {
-	s := start + "\r\n"
-	for _, line := range lines {
-		s += line + "\r\n"
-	}
-	return s + "\r\n"
-}
+const chunkedLine = edges.Chunked

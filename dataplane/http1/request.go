@@ -250,6 +250,9 @@ func (q *Request) finish() error {
 		return err
 	}
 	if q.options&optUpgrade != 0 && q.has(KindUpgrade) && q.minor == 1 && !q.offersH2C() {
+		if q.names("websocket") && !q.one("sec-websocket-key") {
+			return errWebSocketKey
+		}
 		q.asked.Upgrade = q.keepUpgrade()
 	}
 	if i := q.Next(KindExpect, 0); i >= 0 && q.minor == 1 {

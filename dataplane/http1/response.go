@@ -110,6 +110,9 @@ func (r *Response) finish() error {
 	if r.status == 101 && (!r.asked.Upgrade || r.minor == 0) {
 		return errUnasked101
 	}
+	if r.status == 101 && r.names("websocket") && !r.one("sec-websocket-accept") {
+		return errWebSocketAccept
+	}
 	if err := r.readFraming(); err != nil {
 		return err
 	}
