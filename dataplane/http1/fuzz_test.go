@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
+	"strings"
 	"testing"
 
 	"bigpipe/dataplane/internal/edges"
@@ -101,6 +102,28 @@ func checkForwardedRequest(t *testing.T, q *Request, out []byte) {
 	if framing == FramingChunked && len(theirs.TransferEncoding) != 1 || framing != FramingChunked && theirs.ContentLength != length {
 		t.Fatalf("forwarded %q: length %d, coding %v", out, theirs.ContentLength, theirs.TransferEncoding)
 	}
+	if theirs.Method != want.method || theirs.RequestURI != want.path || theirs.Host != want.host {
+		t.Fatalf("forwarded %q: others read %q %q for %q", out, theirs.Method, theirs.RequestURI, theirs.Host)
+	}
+	checkOthersFields(t, &again.Head, theirs.Header)
+}
+
+// checkOthersFields compares the lines that pass as they are with what a reader of another make makes of them.
+func checkOthersFields(t *testing.T, h *Head, theirs http.Header) {
+	ours := http.Header{}
+	for i := range h.Len() {
+		if kind := h.Kind(i); kind == KindOther || kind == KindCookie || kind == KindSetCookie {
+			ours.Add(string(h.Name(i)), string(h.Value(i)))
+		}
+	}
+	for _, name := range [...]string{"Cache-Control", "Trailer"} { // it adds the one and takes the other away
+		ours.Del(name)
+	}
+	for name, values := range ours {
+		if !slices.Equal(values, theirs[name]) {
+			t.Fatalf("%s: %q, others read %q", name, values, theirs[name])
+		}
+	}
 }
 
 type responseFacts struct {
@@ -140,14 +163,15 @@ func readResponse(asked Asked, segments [][]byte) (facts responseFacts, err erro
 
 func FuzzResponseHead(f *testing.F) {
 	for _, seed := range []string{
-		ok("Content-Length: 3") + "abc", ok(chunkedLine, "Connection: close, x", "X: 1"), ok(), message("HTTP/1.0 200"),
-		message("HTTP/1.1 100 Continue") + message("HTTP/1.1 204 No Content", "Content-Length: 01"),
-		message("HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", "Upgrade: websocket"),
-		message("HTTP/1.1 304 Not Modified", "Set-Cookie: a=b", "Transfer-Encoding: Chunked"), ok("Content-Length: 1", "Content-Length: 1"),
+		ok(), message("HTTP/1.0 200"), message("HTTP/1.1 100 Continue") + message("HTTP/1.1 204 No Content", "Content-Length: 01"),
+		message("HTTP/1.1 304 Not Modified", "Set-Cookie: a=b", "Transfer-Encoding: Chunked"),
 	} {
 		for asked := range uint8(4) {
 			f.Add([]byte(seed), asked, uint(len(seed)/2))
 		}
+	}
+	for i, row := range edges.Responses {
+		f.Add([]byte(row.In), uint8(i), uint(len(row.In)/2))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, bits uint8, cut uint) {
 		asked := Asked{Head: bits&1 != 0, Upgrade: bits&2 != 0, HTTP10: bits&4 != 0, KeepAlive: bits&8 != 0}
@@ -176,7 +200,33 @@ func FuzzResponseHead(f *testing.F) {
 		if again.out != whole.out {
 			t.Fatalf("forwarded %q, then %q", whole.out, again.out)
 		}
+		checkOthersResponse(t, asked, &again)
 	})
+}
+
+// checkOthersResponse reads what the client gets as a client of another make would: it refuses it or sees the same.
+func checkOthersResponse(t *testing.T, asked Asked, facts *responseFacts) {
+	method := http.MethodGet
+	if asked.Head {
+		method = http.MethodHead
+	}
+	in := bufio.NewReader(bytes.NewReader([]byte(facts.out)))
+	var theirs *http.Response
+	for interim := -1; interim < facts.interim; interim++ {
+		var err error
+		if theirs, err = http.ReadResponse(in, &http.Request{Method: method}); err != nil {
+			return
+		}
+		if theirs.StatusCode >= 200 || theirs.StatusCode == 101 {
+			break
+		}
+	}
+	length := map[Framing]int64{FramingNone: 0, FramingLength: facts.length, FramingChunked: -1, FramingClose: -1}
+	want, known := length[facts.framing]
+	if theirs.StatusCode != facts.status || known && !asked.Head && theirs.ContentLength != want ||
+		(len(theirs.TransferEncoding) > 0) != (facts.framing == FramingChunked) && !asked.Head && facts.status != 304 {
+		t.Fatalf("forwarded %q: others read %d, length %d, coding %v; we %+v", facts.out, theirs.StatusCode, theirs.ContentLength, theirs.TransferEncoding, facts)
+	}
 }
 
 // readChunks returns what is forwarded of a chunked body and the bytes that belong to it.
@@ -205,6 +255,11 @@ func FuzzChunked(f *testing.F) {
 		"5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n", "ffffffffffffffff\r\n", "1 \r\na\r\n", "0\r\nA\r\n\r\n", "0\r\n A: b\r\n\r\n",
 	} {
 		f.Add([]byte(seed), uint(len(seed)/2))
+	}
+	for _, row := range slices.Concat(edges.Requests, edges.Mutations) {
+		if _, body, _ := strings.Cut(row.In, chunkedLine+"\r\n\r\n"); body != "" {
+			f.Add([]byte(body), uint(len(body)/2))
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, cut uint) {
 		out, n, done, err := readChunks([][]byte{data}, false)
