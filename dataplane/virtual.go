@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bigpipe/dataplane/forward"
+	"bigpipe/dataplane/persist"
 	"bigpipe/dataplane/pool"
 	"bigpipe/dataplane/rule"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -94,13 +95,15 @@ func ordinary(addr netip.AddrPort) bool { return addr.Addr().IsUnspecified() }
 
 func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *pool.Counters) forward.Settings {
 	s := forward.Settings{
-		Virtual:       addr,
-		HeaderTimeout: time.Duration(vs.GetHeaderTimeout()) * time.Second,
-		IdleTimeout:   time.Duration(vs.GetIdleTimeout()) * time.Second,
-		BodyMinRate:   forward.DefaultBodyMinRate,
-		XForwardedFor: vs.GetXForwardedFor(),
-		Limit:         vs.GetLimit(),
-		Counters:      counters,
+		Virtual:        addr,
+		HeaderTimeout:  time.Duration(vs.GetHeaderTimeout()) * time.Second,
+		IdleTimeout:    time.Duration(vs.GetIdleTimeout()) * time.Second,
+		BodyMinRate:    forward.DefaultBodyMinRate,
+		XForwardedFor:  vs.GetXForwardedFor(),
+		OneConnect:     oneConnect(vs),
+		TrustedProxies: config.TrustedProxiesOf(vs),
+		Limit:          vs.GetLimit(),
+		Counters:       counters,
 	}
 	s.HTTP, _ = config.IsHTTP(r.view, vs)
 	if vs.BodyMinRate != nil {
@@ -111,6 +114,35 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 		s.IdleTimeout = time.Duration(service.GetTimeoutTcp()) * time.Second
 	}
 	return s
+}
+
+// Limits of shared server connections that a virtual server does not set (rule O-8).
+const (
+	oneConnectMaxSize  = 10000
+	oneConnectMaxReuse = 1000
+	oneConnectMaxAge   = 86400 // seconds
+)
+
+// oneConnect says how connections to members are shared; nil: they are not.
+func oneConnect(vs *pb.VirtualServer) *forward.OneConnect {
+	if !vs.GetOneconnect() {
+		return nil
+	}
+	or := func(configured *uint32, otherwise uint32) int {
+		if configured == nil {
+			return int(otherwise)
+		}
+		return int(*configured)
+	}
+	one := &forward.OneConnect{
+		MaxSize:  or(vs.OneconnectMaxSize, oneConnectMaxSize),
+		MaxReuse: or(vs.OneconnectMaxReuse, oneConnectMaxReuse),
+		MaxAge:   time.Duration(or(vs.OneconnectMaxAge, oneConnectMaxAge)) * time.Second,
+		Share:    vs.GetOneconnectSharePools(),
+	}
+	mask := config.OneconnectMaskOf(vs)
+	one.SourceMask, _ = persist.NewMask(mask.Bits4, mask.Bits6) // the lengths always fit
+	return one
 }
 
 // choice sets how connections come to pools, and returns why they cannot. Previous is the rule that chose before, or nil.
@@ -133,7 +165,7 @@ func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings, previous *ru
 	default:
 		return "it uses no pool"
 	}
-	s.PerRequest = s.HTTP && (vs.GetOneconnect() || s.Rule != nil && s.Rule.Splits())
+	s.PerRequest = s.HTTP && (s.OneConnect != nil || s.Rule != nil && s.Rule.Splits())
 	for _, name := range names {
 		s.Pools = append(s.Pools, r.pools[name])
 	}

@@ -150,7 +150,7 @@ func cookieRows() []*Attribute {
 		{Words: w("cookie_lifetime"), Release: Ours, Value: ValueWord, Default: "browser", Field: "cookie_lifetime", Help: "who ends the cookie's life"},
 		{Words: w("cookie_encryption"), Release: Ours, Value: ValueWord, Default: "disabled", Field: "cookie_encryption", Help: "encrypt the cookie's value"},
 		{Words: w("cookie_only_when"), Release: Ours, Value: ValuePlain, Field: "cookie_only_when", Help: "insert only when the response sets this cookie"},
-		ours("cookie_always_send", "send the cookie with every response", false),
+		ours("cookie_always_send", "send the cookie with every response", true),
 		ours("cookie_strip", "hide the cookie from members", false),
 		ours("cookie_reserve", "keep members from setting the cookie", false),
 		ours("cookie_across_services", "one cookie for all services of an address", false),

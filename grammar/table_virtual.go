@@ -59,16 +59,16 @@ func virtualOurRows() []*Attribute {
 	ours := func(words string, kind ValueKind, def, help string, acts bool) *Attribute {
 		return &Attribute{Words: w(words), Release: Ours, Value: kind, Default: def, Field: words, Help: help, Acts: acts}
 	}
-	mask := ours("oneconnect_source_mask", ValueMask, "0.0.0.0", "client addresses that may share server connections", false)
-	trusted := ours("trusted_proxies", valueForm, "", "addresses and networks whose X-Forwarded-For is believed", false)
+	mask := ours("oneconnect_source_mask", ValueMask, "0.0.0.0", "how much of a client's address must be equal to share server connections", true)
+	trusted := ours("trusted_proxies", valueForm, "", "addresses and networks whose X-Forwarded-For is believed", true)
 	trusted.form = trustedForm
 	return []*Attribute{
 		ours("oneconnect", ValueSwitch, "disable", "decide per request and reuse server connections", true),
 		mask,
-		ours("oneconnect_max_size", ValueNumber, "10000", "idle server connections at most", false),
-		ours("oneconnect_max_age", ValueSeconds, "86400", "seconds after which a server connection is not reused", false),
-		ours("oneconnect_max_reuse", ValueNumber, "1000", "requests of one server connection at most", false),
-		ours("oneconnect_share_pools", ValueSwitch, "disable", "share server connections between pools", false),
+		ours("oneconnect_max_size", ValueNumber, "10000", "idle server connections at most; 0 keeps none", true),
+		ours("oneconnect_max_age", ValueSeconds, "86400", "seconds after which a server connection is not reused", true),
+		ours("oneconnect_max_reuse", ValueNumber, "1000", "how often a server connection is reused at most", true),
+		ours("oneconnect_share_pools", ValueSwitch, "disable", "share them with other virtual servers that do", true),
 		ours("http", ValueWord, "auto", "read the traffic as HTTP", true),
 		ours("transparent", ValueSwitch, "disable", "keep the client's address towards members", false),
 		ours("x_forwarded_for", ValueSwitch, "disable", "tell members the client's address in a header", true),

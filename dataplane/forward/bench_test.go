@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"net"
+	"strings"
 	"testing"
 
 	"bigpipe/dataplane/pool"
@@ -49,7 +50,9 @@ const browser = "GET /a/path?with=query HTTP/1.1\r\nHost: www.example.com\r\nUse
 
 func BenchmarkKeepAlive(b *testing.B) {
 	o := newOrigin(b, "s", "127.0.0.11:0", rawServer)
-	for name, set := range map[string]Settings{"per_connection": {}, "per_request": {PerRequest: true}} {
+	for name, set := range map[string]Settings{
+		"per_connection": {}, "per_request": {PerRequest: true}, "oneconnect": {PerRequest: true, OneConnect: shareAll()},
+	} {
 		b.Run(name, func(b *testing.B) {
 			set.HTTP, set.XForwardedFor = true, true
 			set.Pools = []*pool.Pool{compilePool(b, webPool(o), nil)}
@@ -64,12 +67,24 @@ func BenchmarkKeepAlive(b *testing.B) {
 	}
 }
 
-// No allocation for a request on a kept connection. The odd one belongs to the collector emptying the pools.
+// No allocation for a request on a kept connection, whatever is switched on. The odd one belongs to the collector emptying
+// the pools.
 func TestKeepAliveAllocatesNothing(t *testing.T) {
 	o := newOrigin(t, "s", "127.0.0.11:0", rawServer)
-	ask := asker(t, httpLab(t, webPool(o)), browser)
-	if n := testing.AllocsPerRun(2000, ask); n >= 1 && !raceEnabled {
-		t.Errorf("%v allocations a request", n)
+	proxied := strings.Replace(browser, "\r\nCookie", "\r\nX-Forwarded-For: 192.0.2.1, 127.0.0.9\r\nCookie", 1)
+	for name, set := range map[string]Settings{
+		"per_connection": {},
+		"oneconnect":     {PerRequest: true, OneConnect: shareAll()},
+		"behind_a_proxy": {PerRequest: true, OneConnect: shareAll(), TrustedProxies: networks("127.0.0.0/8")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set.HTTP, set.XForwardedFor = true, true
+			set.Pools = []*pool.Pool{compilePool(t, webPool(o), nil)}
+			ask := asker(t, newLab(t, set), proxied)
+			if n := testing.AllocsPerRun(2000, ask); n >= 1 && !raceEnabled {
+				t.Errorf("%v allocations a request", n)
+			}
+		})
 	}
 }
 

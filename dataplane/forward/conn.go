@@ -42,6 +42,8 @@ type conn struct {
 	peer    sockaddr // of the connect in progress
 	state   connState
 	sends   uint8         // successful sends, up to 2
+	opened  instant       // when connecting began
+	reuses  int           // how often it was taken from the spares
 	ended   bool          // the peer has sent its last byte, or reading failed: nothing more can come
 	silent  bool          // the peer promised to send nothing more, and has little to receive
 	aborted atomic.Bool   // the close resets
@@ -262,6 +264,7 @@ func (c *conn) sent(n int) {
 // connect opens a socket to an address and waits until it is accepted.
 func (c *conn) connect(to *sockaddr, fd int, timeout time.Duration) error {
 	c.open(fd)
+	c.opened, c.reuses = c.clock.now(), 0
 	c.peer, c.state = *to, connConnecting
 	c.until(&c.writer, timeout)
 	for range 2 { // the second time finds a connection on the same machine already made

@@ -17,7 +17,8 @@ type flow struct {
 	listener *Listener
 	settings *Settings                   // of the last decision
 	counters *pool.Counters              // where the flow was counted as open
-	peer     netip.AddrPort              // the client
+	peer     netip.AddrPort              // who connected
+	source   netip.AddrPort              // the client: who connected, or who that did it for
 	contact  netip.AddrPort              // where it wanted to go, where the listener has all addresses; else invalid
 	began    instant                     // when it was accepted
 	active   atomic.Int64                // instant of the last progress
@@ -26,16 +27,21 @@ type flow struct {
 	idle     atomic.Bool                 // HTTP: no request is in transit
 	killed   atomic.Bool                 // to end at once
 
-	client, server conn
-	in             buffer // bytes of the client
-	from           buffer // bytes of the member
-	decision       pool.Decision
-	target         *pool.Member // that server is connected to
-	traffic        pool.Shard
-	counted        struct{ in, out atomic.Uint64 } // bytes that were counted
-	moving         atomic.Pointer[pool.Member]     // whose bytes the table counts now and then; nil: the flow counts them soon
+	client   conn
+	server   *conn                // the member's; never nil, closed where there is none
+	watched  atomic.Pointer[conn] // the same, for the sweep
+	own      conn                 // of the member, where it is not shared
+	in       buffer               // bytes of the client
+	from     buffer               // bytes of the member
+	decision pool.Decision
+	target   *pool.Member // that server is connected to
+	traffic  pool.Shard
+	counted  struct{ in, out atomic.Uint64 } // bytes that were counted
+	moving   atomic.Pointer[pool.Member]     // whose bytes the table counts now and then; nil: the flow counts them soon
 
 	reused    bool // server has carried a request before
+	pinned    bool // server was authenticated for this client and is nobody else's (rule O-13)
+	afresh    bool // no connection is used that has carried a request before
 	cookieDue bool // the next response of the member must carry our cookie
 	large     bool // the last response had a large body
 	lead      lead // what preceded the request
@@ -45,15 +51,15 @@ type flow struct {
 }
 
 func newFlow(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *flow {
-	f := &flow{listener: l, settings: settings, counters: settings.Counters, peer: peer, traffic: pool.NewShard()}
+	f := &flow{listener: l, settings: settings, counters: settings.Counters, peer: peer, source: peer, traffic: pool.NewShard()}
 	clock := l.table.clock
 	f.began = clock.now()
 	f.active.Store(int64(f.began))
 	f.client.clock, f.client.killed = clock, &f.killed
-	f.server.clock, f.server.killed = clock, &f.killed
+	f.own.clock, f.own.killed, f.own.fd = clock, &f.killed, -1
 	f.client.open(fd)
 	f.client.sends = 2 // no delay of small segments is inherited
-	f.server.fd = -1
+	f.use(&f.own)
 	if l.addr.Addr().IsUnspecified() {
 		f.contact = localAddr(fd)
 	}
@@ -102,7 +108,7 @@ func (f *flow) sweep(now instant) {
 	}
 	kill := f.killed.Load()
 	f.client.expire(now, kill)
-	f.server.expire(now, kill)
+	f.watched.Load().expire(now, kill)
 }
 
 // touch notes progress.
@@ -148,7 +154,7 @@ func since(counted, total *atomic.Uint64) uint64 {
 
 // ruleInput is what the settings' rule decides by.
 func (f *flow) ruleInput(set *Settings, request rule.Request) rule.Input {
-	in := rule.Input{Client: f.peer, Server: set.Virtual, Request: request}
+	in := rule.Input{Client: f.source, Server: set.Virtual, Request: request}
 	if f.contact.IsValid() {
 		in.Server = f.contact
 	}
@@ -157,7 +163,7 @@ func (f *flow) ruleInput(set *Settings, request rule.Request) rule.Input {
 
 // poolInput is what a pool chooses by.
 func (f *flow) poolInput(set *Settings, c *choice) pool.Input {
-	return pool.Input{Client: f.peer, Virtual: set.Virtual, Destination: f.contact, Fresh: c.fresh}
+	return pool.Input{Client: f.source, Virtual: set.Virtual, Destination: f.contact, Fresh: c.fresh}
 }
 
 // choice is where the settings send a connection or request.
@@ -187,12 +193,18 @@ func (set *Settings) route(in *rule.Input) choice {
 // errLocal means that this machine could not connect, which says nothing about the member.
 var errLocal = errors.New("no socket to be had")
 
-// reach connects to the chosen member, and to the next ones while they do not accept. Where the server is connected to the
-// member already, that connection is used.
+// use makes c the member's connection of the flow.
+func (f *flow) use(c *conn) {
+	f.server = c
+	f.watched.Store(c)
+}
+
+// reach connects to the chosen member, and to the next ones while they do not accept. Where there is a connection to the
+// member already, that is used.
 func (f *flow) reach() error {
 	for {
 		m := f.decision.Member
-		if f.server.isOpen() && f.target.Dial == m.Dial && f.server.quiet() {
+		if f.connected(m) {
 			f.reused = true
 			break
 		}
@@ -213,6 +225,19 @@ func (f *flow) reach() error {
 	return nil
 }
 
+// connected reports whether the flow has a connection to a member, its own or one that was spare.
+func (f *flow) connected(m *pool.Member) bool {
+	switch {
+	case f.afresh:
+		return false
+	case f.server.isOpen() && f.target.Dial == m.Dial && f.server.quiet():
+		return true
+	case f.settings.OneConnect == nil:
+		return false
+	}
+	return f.takeSpare(m)
+}
+
 // dial connects the server side anew.
 func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 	f.server.close()
@@ -221,9 +246,12 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 	if !m.Dial.IsValid() {
 		return unix.EADDRNOTAVAIL
 	}
-	fd, err := unix.Socket(family(m.Dial.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err := f.socket(m)
 	if err != nil {
 		return dialError(err)
+	}
+	if f.settings.OneConnect != nil { // it may outlive the flow
+		f.use(&conn{fd: -1, clock: f.own.clock, killed: &f.killed})
 	}
 	if f.settings.HTTP {
 		// The request follows at once and carries the acknowledgement of the handshake.
@@ -237,6 +265,18 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 		f.server.close()
 	}
 	return dialError(err)
+}
+
+// socket opens a socket to connect to a member with. Where there is none left the spares give up theirs.
+func (f *flow) socket(m *pool.Member) (fd int, err error) {
+	for range 2 {
+		fd, err = unix.Socket(family(m.Dial.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
+			break
+		}
+		f.listener.table.spares.drop(nil)
+	}
+	return fd, err
 }
 
 // dialError makes what no other member would change errLocal. All else depends on the destination: that this host has no

@@ -27,6 +27,10 @@ type exchange struct {
 	used    int    // bytes of flow.in that belong to the request
 	upload  upload // of the body, where not all of it came with the head
 	answers int    // interim responses that were forwarded
+
+	sent      bool   // what of the request was there has been sent
+	detached  bool   // the member's connection was given up when its response was complete
+	forwarded []byte // the value of X-Forwarded-For; empty: a line of its own
 }
 
 var exchanges = sync.Pool{New: func() any {
@@ -90,6 +94,7 @@ func (x *exchange) reset() {
 	x.f, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
 	x.ruleInput, x.poolInput = rule.Input{}, pool.Input{}
 	x.head, x.used, x.answers = 0, 0, 0
+	x.sent, x.detached, x.forwarded = false, false, x.forwarded[:0]
 	x.upload.reset()
 }
 
@@ -173,6 +178,7 @@ func (x *exchange) run() outcome {
 	if err := x.arrange(); err != nil {
 		return x.fail(err)
 	}
+	x.credentials()
 	for {
 		x.send()
 		err := x.awaitHead()
@@ -180,6 +186,7 @@ func (x *exchange) run() outcome {
 			return x.respond()
 		}
 		if errors.Is(err, errBadMember) && x.mayRepeat() {
+			x.f.afresh = true
 			err = x.redial()
 		}
 		if err != nil {
@@ -221,12 +228,18 @@ func (x *exchange) readHead() error {
 // whatever cookies later requests carry (rules O-1, O-2).
 func (x *exchange) arrange() error {
 	f := x.f
-	if f.decision.Member == nil || f.settings.PerRequest {
+	f.afresh = false
+	f.cookieDue = f.cookieDue || f.decision.AlwaysSetCookie()
+	if f.decision.Member == nil || f.settings.PerRequest && !f.pinned {
 		return x.decide()
 	}
 	if f.server.isOpen() && f.server.quiet() {
 		f.reused = true
 		return nil
+	}
+	if f.pinned {
+		f.pinned = false
+		return x.decide()
 	}
 	return x.redial()
 }
@@ -236,6 +249,7 @@ func (x *exchange) decide() error {
 	f := x.f
 	set := f.listener.settings.Load()
 	f.settings = set
+	f.source = set.believed(f.peer, &x.request.Head)
 	x.ruleInput = f.ruleInput(set, &x.view)
 	c := set.route(&x.ruleInput)
 	switch c.action {

@@ -22,6 +22,7 @@ type Listener struct {
 	addr     netip.AddrPort
 	settings atomic.Pointer[Settings]
 
+	spares   spareOwner // those that only this listener uses
 	draining atomic.Bool
 	idleEnd  atomic.Int64  // instant from which idle HTTP connections are ended; 0: they are not
 	killing  atomic.Bool   // what is open is reset
@@ -128,6 +129,7 @@ func (l *Listener) Retire(grace time.Duration) {
 	}
 	if !l.draining.Swap(true) {
 		l.Close()
+		l.table.spares.drop(l)
 	}
 }
 
@@ -188,6 +190,7 @@ func (l *Listener) acceptAll(raw syscall.RawConn, halt <-chan struct{}) {
 			continue
 		}
 		l.table.dropLeaving()
+		l.table.spares.drop(nil)
 		dropPipes()
 		if now := l.table.clock.now(); now >= quiet {
 			l.table.log.Warn("cannot accept connections", "address", l.addr, "error", errno)

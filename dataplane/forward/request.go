@@ -45,15 +45,11 @@ func (x *exchange) send() {
 	f.server.within(&f.server.writer, limit)
 	f.server.until(&f.server.reader, limit)
 	after := http1.Close
-	if x.asked.KeepAlive {
+	if x.asked.KeepAlive || f.settings.OneConnect != nil {
 		after = http1.KeepAlive
 	}
-	out := x.request.AppendHead(x.out[:0], after)
-	if f.settings.XForwardedFor {
-		out = append(out, "X-Forwarded-For: "...)
-		out = f.peer.Addr().AppendTo(out)
-		out = append(out, "\r\n"...)
-	}
+	x.markForwarded()
+	out := x.appendForwarded(x.request.AppendHead(x.out[:0], after))
 	if name, value, _ := strings.Cut(f.decision.Pool().Config.GetHeaderInsert(), ":"); name != "" {
 		out = http1.AppendField(out, name, value)
 	}
@@ -81,6 +77,7 @@ func (x *exchange) send() {
 		err = f.server.write(out)
 	}
 	x.out = out[:0]
+	x.sent = err == nil
 	if err == nil && !x.up.Done() {
 		x.startUpload()
 	}
@@ -115,7 +112,7 @@ func (u *upload) complete() bool { return !u.started || u.read.Load() }
 func (u *upload) late() bool { return u.waiting.Load() && u.began.Load() != 0 }
 
 // delivered reports whether the member got the whole request. The upload must have ended.
-func (u *upload) delivered() bool { return !u.started || u.sent.Load() }
+func (x *exchange) delivered() bool { return x.sent && (!x.upload.started || x.upload.sent.Load()) }
 
 // startUpload lets the body follow. The request's head is given up: its memory is used for the body.
 func (x *exchange) startUpload() {
@@ -130,7 +127,7 @@ func (x *exchange) startUpload() {
 
 // stopUpload ends the upload and waits for it.
 func (x *exchange) stopUpload() {
-	if !x.upload.started {
+	if !x.upload.started || x.upload.stop.Load() {
 		return
 	}
 	x.upload.stop.Store(true)

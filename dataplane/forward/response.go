@@ -101,7 +101,7 @@ func (x *exchange) respond() outcome {
 		return x.cut(err)
 	}
 	x.stopUpload()
-	if !r.Reusable() || f.from.len() > 0 || !x.asked.KeepAlive || !x.upload.delivered() {
+	if !x.detached && !x.reusable() {
 		f.server.close()
 		f.from.drop()
 	}
@@ -158,10 +158,16 @@ func (x *exchange) forwardBody() error {
 			if err != nil {
 				return errCut
 			}
+			f.from.discard(n)
+			if x.down.Done() {
+				x.detach()
+			}
 			if x.writeOut(emit) != nil {
 				return errAborted
 			}
-			f.from.discard(n)
+		}
+		if x.down.Done() {
+			x.detach()
 		}
 		if x.writeOut(nil) != nil {
 			return errAborted
@@ -236,7 +242,7 @@ func (x *exchange) tunnel() outcome {
 	}
 	x.stopUpload()
 	f.client.within(&f.client.writer, f.settings.IdleTimeout)
-	if !x.upload.delivered() || x.writeOut(nil) != nil {
+	if !x.delivered() || x.writeOut(nil) != nil {
 		return x.cut(errCut)
 	}
 	if !x.upload.started {

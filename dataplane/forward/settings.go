@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"bigpipe/dataplane/persist"
 	"bigpipe/dataplane/pool"
 	"bigpipe/dataplane/rule"
 )
@@ -28,6 +29,8 @@ type Settings struct {
 	// PerRequest decides for each HTTP request instead of once for a connection (rules O-3, O-14). The member's connection
 	// is kept while the decisions name the same member.
 	PerRequest bool
+	// OneConnect shares the connections to members: PerRequest must be set too. Nil: each belongs to a client.
+	OneConnect *OneConnect
 	// HeaderTimeout bounds the time in which a whole request head must arrive. Zero: DefaultHeaderTimeout.
 	HeaderTimeout time.Duration
 	// IdleTimeout ends what moves no byte for so long: TCP connections, HTTP connections between two requests, bodies in
@@ -35,12 +38,39 @@ type Settings struct {
 	IdleTimeout time.Duration
 	// BodyMinRate is how many bytes a second of a request's body must arrive on average, after HeaderTimeout. Zero: any.
 	BodyMinRate int
-	// XForwardedFor adds a line with the client's address to requests.
+	// XForwardedFor tells members the address of who connected, in the last value of X-Forwarded-For. What a trusted proxy
+	// has said there stays before it; what anybody else has said is dropped.
 	XForwardedFor bool
+	// TrustedProxies are the networks of those whose X-Forwarded-For is believed: its last value that is none of theirs is
+	// the client's address for persistence, for rules and for the sharing of connections.
+	TrustedProxies []netip.Prefix
 	// Limit is the most client connections at a time; zero means no limit.
 	Limit uint32
 	// Counters count the virtual server's connections; they may outlive the settings. Nil: none are kept.
 	Counters *pool.Counters
+}
+
+// OneConnect says which connections to members are kept when a response is complete, and who may use them next (rules O-6 to
+// O-8).
+type OneConnect struct {
+	// SourceMask is applied to the client's address: who has the same result shares. It is the client's because connections
+	// to members come from this host in any case (rule O-7).
+	SourceMask persist.Mask
+	// MaxSize is how many may be kept at a time, MaxReuse how often each may be used again, MaxAge for how long. Zero means
+	// that none is.
+	MaxSize, MaxReuse int
+	MaxAge            time.Duration
+	// Share shares them with the other virtual servers that do.
+	Share bool
+}
+
+// source is what the mask leaves of a client's address; the zero value where everyone shares.
+func (one *OneConnect) source(client netip.Addr) netip.Addr {
+	a := one.SourceMask.Apply(client)
+	if a.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a
 }
 
 // withDefaults returns the settings with nothing left out.

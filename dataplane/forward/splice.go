@@ -166,6 +166,9 @@ func (x *exchange) spliceBody() (could bool, err error) {
 			return true, err
 		}
 		x.down.Moved(int64(p.held))
+		if x.down.Done() {
+			x.detach()
+		}
 		if f.client.emptyPipe(p) != nil {
 			return true, errAborted
 		}

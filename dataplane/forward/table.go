@@ -21,6 +21,7 @@ type Table struct {
 	done   chan struct{}
 
 	open, most atomic.Int64 // connections now, and at a time
+	spares     spares
 }
 
 const tableShards = 16
@@ -54,6 +55,7 @@ func NewTable(log *slog.Logger) *Table {
 func (t *Table) Close() {
 	close(t.stop)
 	<-t.done
+	t.spares.close()
 	t.endLeaving()
 	dropPipes()
 }
@@ -74,6 +76,9 @@ func (t *Table) Range(fn func(Connection) bool) {
 
 // Len returns the number of open connections.
 func (t *Table) Len() int { return int(t.open.Load()) }
+
+// Spares returns the number of open connections to members that no request uses, kept for the next one.
+func (t *Table) Spares() int { return t.spares.len() }
 
 // Most returns how many connections were open at a time, at most, since the last ResetMost.
 func (t *Table) Most() int { return int(t.most.Load()) }
@@ -148,6 +153,7 @@ func (t *Table) run() {
 			w.look(t, i)
 		}
 		t.visitLeaving(now)
+		t.spares.visit(now)
 	}
 }
 

@@ -31,7 +31,7 @@ func (f *flow) serveTCP() {
 // relay copies both ways until both sides have ended, one has failed, or nothing moves for the idle timeout. What in and from
 // hold goes first.
 func (f *flow) relay() {
-	for _, c := range [...]*conn{&f.client, &f.server} {
+	for _, c := range [...]*conn{&f.client, f.server} {
 		c.reader.set(0, 0)
 		c.writer.set(0, 0)
 	}
@@ -39,8 +39,8 @@ func (f *flow) relay() {
 	f.touchBoth()
 	f.moving.Store(f.target)
 	var back sync.WaitGroup
-	back.Go(func() { f.copy(&f.client, &f.server, &f.from) })
-	f.copy(&f.server, &f.client, &f.in)
+	back.Go(func() { f.copy(&f.client, f.server, &f.from) })
+	f.copy(f.server, &f.client, &f.in)
 	back.Wait()
 }
 
@@ -54,7 +54,7 @@ func (f *flow) copy(dst, src *conn, b *buffer) {
 	f.killed.Store(true)
 	f.client.reset()
 	f.server.reset()
-	for _, c := range [...]*conn{&f.client, &f.server} {
+	for _, c := range [...]*conn{&f.client, f.server} {
 		c.end(&c.reader)
 		c.end(&c.writer)
 	}
@@ -87,7 +87,7 @@ func (f *flow) touchBoth() {
 		return
 	}
 	until := instant(now) + instant(f.settings.IdleTimeout)
-	for _, c := range [...]*conn{&f.client, &f.server} {
+	for _, c := range [...]*conn{&f.client, f.server} {
 		c.reader.move(until)
 		c.writer.move(until)
 	}

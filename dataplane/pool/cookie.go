@@ -14,6 +14,8 @@ type cookieMethod struct {
 	template cookie.Template
 	// insert: the pool writes the cookie itself, and servers must not.
 	insert bool
+	// always: into each response (rule O-5).
+	always bool
 }
 
 // cookieNote is what a decision remembers of the request's cookie.
@@ -35,7 +37,7 @@ func newCookieMethod(p *pb.Pool) (*cookieMethod, []string) {
 	if e := p.GetCookieEncryption(); e > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED {
 		return nil, []string{"persist_mode cookie with cookie_encryption " + pb.EnumWord(e)}
 	}
-	c := &cookieMethod{template: cookie.Template{
+	c := &cookieMethod{always: p.GetCookieAlwaysSend(), template: cookie.Template{
 		Name:     cookie.PoolName(p.GetName()),
 		Lifetime: time.Duration(min(p.GetCookieExpiration(), maxSeconds)) * time.Second,
 		Path:     p.GetCookiePath(),
@@ -115,10 +117,16 @@ func (c *cookieMethod) refused(d *Decision) error { return d.balance() }
 func (c *cookieMethod) accepted(*Decision) {}
 
 // SetCookie reports whether the first response must carry our cookie: the pool inserts one, and the request had none that
-// names the member that answers (rules O-2, O-4, C-7).
+// names the member that answers (rules O-2, O-4, C-7), or the pool always sends it.
 func (d *Decision) SetCookie() bool {
-	return d.Member != nil && d.pool.cookies != nil && d.cookie.named != d.Member && !d.cookie.kept
+	if d.Member == nil || d.pool.cookies == nil || d.cookie.kept {
+		return false
+	}
+	return d.cookie.named != d.Member || d.pool.cookies.always
 }
+
+// AlwaysSetCookie reports whether each response must carry our cookie (rule O-5).
+func (d *Decision) AlwaysSetCookie() bool { return d.SetCookie() && d.pool.cookies.always }
 
 // AppendSetCookie appends the line "Set-Cookie: ...\r\n" that names the chosen member, and counts the binding. Now is the
 // wall clock (rule C-6).

@@ -185,6 +185,15 @@ func (d *Decision) Accepted() {
 	}
 }
 
+// Rest says that the member serves nothing of this decision for now: it counts no connection as open for it any more. A
+// record stays held. Member stays, for Count.
+func (d *Decision) Rest() {
+	if d.opened {
+		d.Member.counters.Close()
+		d.opened = false
+	}
+}
+
 // Count counts bytes from and to the client, and requests, at the chosen member.
 func (d *Decision) Count(in, out, requests uint64) {
 	if d.Member != nil {

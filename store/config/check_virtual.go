@@ -25,6 +25,11 @@ func (c *checker) checkVirtual(key string, vs *pb.VirtualServer) {
 	c.checkMask(key, meta, "netmask", vs.Netmask)
 	c.checkMask(key, meta, "oneconnect_source_mask", vs.OneconnectSourceMask)
 	c.checkLimit(key, meta, vs.Limit)
+	for _, text := range vs.GetTrustedProxies() {
+		if _, err := parseNetwork(text); err != nil {
+			c.fault(key, attribute(meta, "trusted_proxies"), CodeValue, "%s: trusted_proxies: %q is neither an address nor a network", Title(key), text)
+		}
+	}
 	address, _, _ := SplitAddress(vs.GetAddress())
 	if a, err := parseAddress(address); err == nil && a.Is6() {
 		for _, x := range []struct {

@@ -83,6 +83,41 @@ func SimpleMaskOf(p *pb.Pool) Mask { return maskOf(p.GetSimpleMask(), p.SimpleMa
 // StickyMaskOf returns the mask of sticky persistence; the whole address when a pool names none (rule B-12).
 func StickyMaskOf(p *pb.Pool) Mask { return maskOf(p.GetStickyMask(), p.StickyMask6) }
 
+// OneconnectMaskOf returns the mask that says which clients share server connections: by default none of the address counts,
+// so that all do. The mask is dotted; of IPv6 addresses nothing counts where nothing of IPv4 does, else all (rule O-7).
+func OneconnectMaskOf(vs *pb.VirtualServer) Mask {
+	if vs.OneconnectSourceMask == nil {
+		return Mask{}
+	}
+	m := maskOf(vs.GetOneconnectSourceMask(), nil)
+	if m.Bits4 == 0 {
+		m.Bits6 = 0
+	}
+	return m
+}
+
+// TrustedProxiesOf returns the networks of trusted_proxies; what is none is left out.
+func TrustedProxiesOf(vs *pb.VirtualServer) (networks []netip.Prefix) {
+	for _, text := range vs.GetTrustedProxies() {
+		if n, err := parseNetwork(text); err == nil {
+			networks = append(networks, n)
+		}
+	}
+	return networks
+}
+
+// parseNetwork reads an address or a network. IPv4-mapped addresses count as IPv4.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if a, err := parseAddress(text); err == nil {
+		return a.Prefix(a.BitLen())
+	}
+	n, err := netip.ParsePrefix(text)
+	if err == nil && n.Addr().Is4In6() && n.Bits() >= 96 {
+		n = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
+	}
+	return n.Masked(), err
+}
+
 func maskOf(mask4 string, bits6 *uint32) Mask {
 	m := Mask{Bits4: 32, Bits6: 128}
 	if n, err := maskBits(mask4); err == nil {

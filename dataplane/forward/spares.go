@@ -1,0 +1,274 @@
+package forward
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"bigpipe/dataplane/pool"
+)
+
+// spareShards is how many shards the spares have: any worker that looks for one begins at another.
+const spareShards = 8
+
+// spares are the open connections to members that nobody uses, kept for the next request (rules O-6 to O-9). They cost no
+// goroutine: the table looks after them with each tick, and whoever takes one looks whether it is as it was left.
+type spares struct {
+	shards [spareShards]spareShard
+	shared spareOwner // of the listeners that share
+	watch  spareWatch
+}
+
+type spareShard struct {
+	mu    sync.Mutex
+	lists map[spareKey]*spareList // guarded by mu
+	keys  atomic.Int64            // how many lists
+	n     atomic.Int64            // in all of them
+	_     [3]uint64
+}
+
+// spareOwner counts the spares of a listener, or of those that share theirs.
+type spareOwner struct{ n atomic.Int64 }
+
+// spareKey says who may use a spare.
+type spareKey struct {
+	owner  *spareOwner
+	member netip.AddrPort // that was dialled
+	source netip.Addr     // the client's address, masked; the zero value where all share
+}
+
+// spareList holds the spares of one key; who was used last is last, and is taken first.
+type spareList struct {
+	list  []spare
+	empty bool // since the last visit
+}
+
+// spare is a connection with what it depends on.
+type spare struct {
+	conn     *conn
+	listener *Listener    // that has given it
+	settings *Settings    // of the listener, by which it was looked at last
+	target   *pool.Member // in these settings
+	since    instant
+	watched  bool
+}
+
+// take returns a spare that is alive, nil when there is none. The search begins at the given shard.
+func (s *spares) take(k *spareKey, shard uint8, one *OneConnect, now instant) *conn {
+	for i := range uint8(spareShards) {
+		sh := &s.shards[(shard+i)%spareShards]
+		for sh.n.Load() > 0 {
+			sp, ok := sh.take(k)
+			if !ok {
+				break
+			}
+			c := sp.conn
+			if sp.watched {
+				s.watch.remove(c.fd)
+			}
+			if !one.worn(c, now) && c.quiet() {
+				c.reuses++
+				return c
+			}
+			c.close()
+		}
+	}
+	return nil
+}
+
+func (sh *spareShard) take(k *spareKey) (sp spare, ok bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l := sh.lists[*k]
+	if l == nil || len(l.list) == 0 {
+		return sp, false
+	}
+	last := len(l.list) - 1
+	sp, l.list[last] = l.list[last], spare{}
+	l.list = l.list[:last]
+	sh.n.Add(-1)
+	k.owner.n.Add(-1)
+	return sp, true
+}
+
+// put keeps a connection, unless there are enough or its listener is about to end.
+func (s *spares) put(k *spareKey, shard uint8, sp spare) bool {
+	if k.owner.n.Add(1) > int64(sp.settings.OneConnect.MaxSize) {
+		k.owner.n.Add(-1)
+		return false
+	}
+	sh := &s.shards[shard%spareShards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sp.listener.draining.Load() {
+		k.owner.n.Add(-1)
+		return false
+	}
+	l := sh.lists[*k]
+	if l == nil {
+		if sh.lists == nil {
+			sh.lists = map[spareKey]*spareList{}
+		}
+		l = &spareList{}
+		sh.lists[*k] = l
+		sh.keys.Add(1)
+	}
+	l.list = append(l.list, sp)
+	l.empty = false
+	sh.n.Add(1)
+	return true
+}
+
+// len returns how many there are.
+func (s *spares) len() (n int) {
+	for i := range s.shards {
+		n += int(s.shards[i].n.Load())
+	}
+	return n
+}
+
+// visit closes the spares that are of no more use: the member has closed them or said something unasked, they are too old, or
+// the settings that they were kept under are no more. Those that have rested for a tick are watched from now on.
+func (s *spares) visit(now instant) {
+	ready := s.watch.ready()
+	s.sift(func(k *spareKey, sp *spare) bool {
+		if ready[sp.conn.fd] || !sp.valid(k, now) {
+			return false
+		}
+		if !sp.watched && now-sp.since >= instant(tick) {
+			sp.watched = s.watch.add(sp.conn.fd)
+		}
+		return true
+	})
+}
+
+// drop closes the spares that a listener has given; nil means all.
+func (s *spares) drop(l *Listener) {
+	s.sift(func(_ *spareKey, sp *spare) bool { return l != nil && sp.listener != l })
+}
+
+// close closes all, for good.
+func (s *spares) close() {
+	s.drop(nil)
+	s.watch.close()
+}
+
+// sift closes the spares that keep does not want.
+func (s *spares) sift(keep func(*spareKey, *spare) bool) {
+	var gone []*conn
+	for i := range s.shards {
+		sh := &s.shards[i]
+		if sh.keys.Load() > 0 {
+			gone = sh.sift(keep, gone[:0])
+			for _, c := range gone {
+				c.close()
+			}
+		}
+	}
+}
+
+// sift takes out those that keep does not want, and appends them to gone. A list that stays empty is given up.
+func (sh *spareShard) sift(keep func(*spareKey, *spare) bool, gone []*conn) []*conn {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for k, l := range sh.lists {
+		if len(l.list) == 0 && l.empty {
+			delete(sh.lists, k)
+			sh.keys.Add(-1)
+			continue
+		}
+		kept := l.list[:0]
+		for i := range l.list {
+			if sp := &l.list[i]; keep(&k, sp) {
+				kept = append(kept, *sp)
+				continue
+			}
+			gone = append(gone, l.list[i].conn)
+			sh.n.Add(-1)
+			k.owner.n.Add(-1)
+		}
+		clear(l.list[len(kept):])
+		l.list = kept
+		l.empty = len(kept) == 0
+	}
+	return gone
+}
+
+// valid reports whether a spare may be kept under the settings that hold now. It was kept under others, perhaps.
+func (sp *spare) valid(k *spareKey, now instant) bool {
+	if set := sp.listener.settings.Load(); set != sp.settings {
+		before, one := sp.settings.OneConnect, set.OneConnect
+		if one == nil || one.Share != before.Share || one.SourceMask != before.SourceMask {
+			return false
+		}
+		m := set.dialled(sp.target)
+		if m == nil {
+			return false
+		}
+		sp.settings, sp.target = set, m
+	}
+	one := sp.settings.OneConnect
+	return sp.target.State().UsableForPersisted() && !sp.listener.draining.Load() && !one.worn(sp.conn, now) &&
+		now-sp.since <= instant(sp.settings.IdleTimeout) && k.owner.n.Load() <= int64(one.MaxSize)
+}
+
+// worn reports whether a connection is too old to be used again, or was used too often (rule O-8).
+func (one *OneConnect) worn(c *conn, now instant) bool {
+	return c.reuses >= one.MaxReuse || now-c.opened > instant(one.MaxAge)
+}
+
+// dialled finds the member that is the same machine and port, nil when no pool has it any more.
+func (set *Settings) dialled(m *pool.Member) *pool.Member {
+	for _, p := range set.Pools {
+		if found := p.Member(m.Addr); found != nil && found.Dial == m.Dial {
+			return found
+		}
+	}
+	return nil
+}
+
+// spareWatch asks the kernel about sockets that should stay silent. All but remove is for one goroutine at a time.
+type spareWatch struct{ fd atomic.Int64 } // 0: not open yet
+
+// spareEvents are what a member does to a connection that it should leave alone.
+const spareEvents = unix.EPOLLIN | unix.EPOLLRDHUP
+
+// add reports whether the socket is watched from now on. One that is not is looked at when it is taken.
+func (w *spareWatch) add(fd int) bool {
+	if w.fd.Load() == 0 {
+		poll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return false
+		}
+		w.fd.Store(int64(poll))
+	}
+	return unix.EpollCtl(int(w.fd.Load()), unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: spareEvents, Fd: int32(fd)}) == nil
+}
+
+func (w *spareWatch) remove(fd int) { _ = unix.EpollCtl(int(w.fd.Load()), unix.EPOLL_CTL_DEL, fd, nil) }
+
+// ready returns the sockets that something has happened to. One of them may be another's by now.
+func (w *spareWatch) ready() map[int]bool {
+	poll := int(w.fd.Load())
+	if poll == 0 {
+		return nil
+	}
+	var events [256]unix.EpollEvent
+	n, err := unix.EpollWait(poll, events[:], 0)
+	if err != nil || n == 0 {
+		return nil
+	}
+	ready := make(map[int]bool, n)
+	for i := range n {
+		ready[int(events[i].Fd)] = true
+	}
+	return ready
+}
+
+func (w *spareWatch) close() {
+	if poll := int(w.fd.Swap(0)); poll != 0 {
+		_ = unix.Close(poll)
+	}
+}
