@@ -24,28 +24,15 @@ func (e *Engine) beat() {
 		select {
 		case <-e.stop:
 			return
+		case <-e.presence.watch.Wake():
+			e.follow(time.Now())
 		case now := <-ticker.C:
 			e.records.Sweep(sweepBudget)
-			e.retry(now)
+			e.follow(now)
 			if now.Sub(flushed) >= flushInterval {
 				flushed = now
 				e.flush()
 			}
-		}
-	}
-}
-
-// retry tries again to listen where it is time.
-func (e *Engine) retry(now time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, v := range e.running.Load().virtuals {
-		if v.retryAt.IsZero() || now.Before(v.retryAt) {
-			continue
-		}
-		v.listen(e)
-		if v.listener != nil {
-			e.log.Info("virtual server is in effect now", "virtual", v.address)
 		}
 	}
 }

@@ -35,6 +35,9 @@ type EngineOptions struct {
 	StateDir string
 	// Addresses says what to bind and dial; nil is what the configuration says.
 	Addresses *AddressMap
+	// AssignDevice is the network device to which virtual addresses are added that the host lacks; "" adds none. It needs a
+	// state directory.
+	AssignDevice string
 	// Log is where it tells what goes on; nil is slog's default.
 	Log *slog.Logger
 }
@@ -54,9 +57,11 @@ type Engine struct {
 	journal *journal   // nil without a state directory, and at the end
 	disk    disk
 
-	drains  drains
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	drains   drains
+	holds    *holds
+	presence *presence
+	stop     chan struct{}
+	stopped  sync.WaitGroup
 }
 
 // NewEngine starts an engine. It begins with what the state directory says was applied last; damage there is logged, and
@@ -69,6 +74,11 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		log: o.Log, addresses: o.Addresses, started: time.Now(), stop: make(chan struct{}),
 		records: persist.New(persist.Options{Limit: persist.DefaultLimit}),
 	}
+	e.presence = newPresence(o.Log)
+	fail := func(err error) (*Engine, error) {
+		e.presence.watch.Close()
+		return nil, err
+	}
 	var tree *config.Tree
 	var applied *pb.ApplyHeader
 	if o.StateDir != "" {
@@ -80,8 +90,15 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 			applied = &pb.ApplyHeader{StoreId: applied.GetStoreId()} // no protocol: no delta fits
 			e.disk.rewrite = true
 		case err != nil:
-			return nil, fmt.Errorf("state directory: %w", err)
+			return fail(fmt.Errorf("state directory: %w", err))
 		}
+	}
+	var err error
+	if e.holds, err = newHolds(&o); err != nil {
+		if e.journal != nil {
+			e.journal.close()
+		}
+		return fail(err)
 	}
 	e.running.Store(&runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}})
 	e.connections = forward.NewTable(o.Log)
@@ -91,6 +108,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		e.mu.Unlock()
 		o.Log.Info("configuration restored", "revision", applied.GetRevision(), "objects", tree.Len(""))
 	}
+	e.holds.settle()
 	e.stopped.Go(e.beat)
 	return e, nil
 }
@@ -115,6 +133,8 @@ func (e *Engine) Close(ctx context.Context) {
 	}
 	e.mu.Unlock()
 	e.drains.wait(ctx)
+	e.holds.close()
+	e.presence.watch.Close()
 	e.connections.Close()
 }
 
@@ -195,6 +215,7 @@ func (e *Engine) run(next *runtime, changes []config.Change) {
 		v.drain(e)
 	}
 	e.running.Store(next)
+	e.holds.take(addressesOf(plans))
 	for v, p := range plans { // who gives up an address goes before who may want it
 		if !p.bind.IsValid() {
 			v.follow(p, e)
@@ -205,6 +226,17 @@ func (e *Engine) run(next *runtime, changes []config.Change) {
 			v.follow(p, e)
 		}
 	}
+}
+
+// addressesOf returns the addresses that are to be bound.
+func addressesOf(plans map[*virtual]plan) []netip.Addr {
+	var addrs []netip.Addr
+	for _, p := range plans {
+		if p.bind.IsValid() {
+			addrs = append(addrs, p.bind.Addr().Unmap())
+		}
+	}
+	return addrs
 }
 
 // compileVirtuals plans the dirty virtual servers. Those that are no more configured leave the runtime.

@@ -29,6 +29,7 @@ type virtual struct {
 	listener *forward.Listener // nil while it does not listen
 	retryAt  time.Time         // when to try again to listen; zero: not
 	pause    time.Duration
+	held     netip.Addr // the address that it needs; invalid: none
 }
 
 // plan is what one configuration makes of a virtual server.
@@ -43,7 +44,12 @@ type plan struct {
 const (
 	shortestPause = 500 * time.Millisecond
 	longestPause  = 4 * time.Second
+	// longestWatched is longestPause where the address is missing and its arrival is noticed.
+	longestWatched = 30 * time.Second
 )
+
+// notAvailable is why a virtual server is not in effect whose address the host does not have.
+const notAvailable = "address not available"
 
 func (v *virtual) reason() string {
 	if why := v.why.Load(); why != nil {
@@ -172,17 +178,23 @@ func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings, previous *ru
 	return ""
 }
 
-// follow makes the plan true: it listens, goes on with other settings, or stops. What happened to an address that could
-// not be bound is in the reason.
+// follow makes the plan true, whose address is held: it listens, goes on with other settings, or stops. What happened to an
+// address that could not be bound is in the reason.
 func (v *virtual) follow(p plan, e *Engine) {
 	rebind := v.listener != nil && v.wanted.bind != p.bind
 	v.wanted = p
 	if rebind || !p.bind.IsValid() {
 		v.stop(e)
 	}
+	e.holds.release(v.held)
+	if v.held = (netip.Addr{}); p.bind.IsValid() {
+		v.held = p.bind.Addr().Unmap()
+	}
 	if v.listener != nil {
 		v.listener.Set(p.settings)
-		v.setReason(p.reason)
+		if v.reason() != notAvailable {
+			v.setReason(p.reason)
+		}
 		return
 	}
 	v.retryAt, v.pause = time.Time{}, 0
@@ -201,7 +213,11 @@ func (v *virtual) listen(e *Engine) {
 		v.setReason(v.wanted.reason)
 		return
 	}
-	v.pause = min(max(2*v.pause, shortestPause), longestPause)
+	longest := longestPause
+	if errors.Is(err, unix.EADDRNOTAVAIL) && e.presence.watch.Works() {
+		longest = longestWatched
+	}
+	v.pause = min(max(2*v.pause, shortestPause), longest)
 	v.retryAt = time.Now().Add(v.pause)
 	reason := bindReason(err)
 	if reason != v.reason() {
@@ -213,18 +229,20 @@ func (v *virtual) listen(e *Engine) {
 func bindReason(err error) string {
 	switch {
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return "address not available"
+		return notAvailable
 	case errors.Is(err, unix.EADDRINUSE):
 		return "address in use"
 	}
 	return err.Error()
 }
 
-// stop ends listening. Open connections drain, owned by the engine.
+// stop ends listening. Open connections drain, owned by the engine, which has their address until then.
 func (v *virtual) stop(e *Engine) {
 	if l := v.listener; l != nil {
 		v.listener = nil
-		e.drains.add(l, nil)
+		held := v.held
+		v.held = netip.Addr{}
+		e.drains.add(l, func() { e.holds.release(held) })
 	}
 }
 
@@ -232,4 +250,6 @@ func (v *virtual) stop(e *Engine) {
 func (v *virtual) drain(e *Engine) {
 	v.retryAt = time.Time{}
 	v.stop(e)
+	e.holds.release(v.held)
+	v.held = netip.Addr{}
 }

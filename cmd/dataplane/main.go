@@ -24,6 +24,8 @@ type flags struct {
 	MapFile  []string `placeholder:"FILE" help:"The same, a pair a line."`
 	MapOnly  bool     `help:"Never bind or dial an address that is not mapped."`
 
+	AssignAddresses string `placeholder:"DEV" help:"Add virtual addresses that this host lacks to the network device DEV, announce them, and remove them at the end."`
+
 	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Certificate for a TCP address."`
 	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"Its key."`
 	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"CA of the certificates that mgmtd may show."`
@@ -57,7 +59,7 @@ func run(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 // options reads what the flags name. All faults are reported.
 func (f *flags) options(log *slog.Logger) (dataplane.Options, error) {
 	o := dataplane.Options{Listen: f.Listen}
-	o.StateDir, o.Log = f.StateDir, log
+	o.StateDir, o.AssignDevice, o.Log = f.StateDir, f.AssignAddresses, log
 	var mapFault, tlsFault error
 	o.Addresses, mapFault = daemon.Mapping{Pairs: f.Map, Files: f.MapFile, Only: f.MapOnly}.Read()
 	o.TLS, tlsFault = certificate.Files{

@@ -26,7 +26,7 @@ func (p *program) embed(addresses *dataplane.AddressMap) (*embedded, error) {
 	}
 	o := dataplane.Options{}
 	o.StateDir, o.Log = filepath.Join(p.flags.StateDir, "dataplane"), p.log
-	o.Addresses = addresses
+	o.Addresses, o.AssignDevice = addresses, p.flags.AssignAddresses
 	dir, err := os.MkdirTemp("", "mgmtd-") // mode 0700: nobody else can speak to it
 	if err != nil {
 		return nil, err

@@ -51,6 +51,8 @@ type flags struct {
 	MapFile []string `placeholder:"FILE" help:"The same, a pair a line."`
 	MapOnly bool     `help:"For the embedded dataplane: never bind or dial an address that is not mapped."`
 
+	AssignAddresses string `placeholder:"DEV" help:"For the embedded dataplane: add virtual addresses that this host lacks to the network device DEV."`
+
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
@@ -60,8 +62,8 @@ func (f *flags) check() error {
 	if f.Embedded && len(f.Dataplane) > 0 {
 		faults = append(faults, errors.New("--embedded and --dataplane exclude each other"))
 	}
-	if !f.Embedded && (len(f.Map) > 0 || len(f.MapFile) > 0 || f.MapOnly) {
-		faults = append(faults, errors.New("--map, --map-file and --map-only are for --embedded"))
+	if !f.Embedded && (len(f.Map) > 0 || len(f.MapFile) > 0 || f.MapOnly || f.AssignAddresses != "") {
+		faults = append(faults, errors.New("--map, --map-file, --map-only and --assign-addresses are for --embedded"))
 	}
 	for _, address := range f.Listen {
 		if !isUnix(address) && f.TLSCert == "" {

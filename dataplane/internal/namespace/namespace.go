@@ -1,0 +1,129 @@
+// Package namespace gives tests a network namespace of their own, in which they may do as they like.
+package namespace
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/user"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// inside names the test that runs in a namespace.
+const inside = "BIGPIPE_TEST_NAMESPACE"
+
+// Enter runs the calling test again in a process in a new network namespace, where only loopback is there, and up. It returns
+// true there; false when that process has ended, and the caller returns. It is for the first line of a test.
+//
+//	if !namespace.Enter(t) {
+//		return
+//	}
+func Enter(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inside) == t.Name() {
+		setUp(t)
+		return true
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), inside+"="+t.Name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if uid := os.Getuid(); uid != 0 { // a user may own a namespace in which he is root
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) {
+		if os.Getenv("BIGPIPE_NO_SKIP") != "" {
+			t.Fatalf("no network namespace: %v", err)
+		}
+		who, _ := user.Current()
+		t.Skipf("%s may make no network namespace (root may): %v", who.Username, err)
+	}
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in its namespace: %v\n%s", err, out)
+	}
+	return false
+}
+
+func setUp(t *testing.T) {
+	t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Pair makes two Ethernet devices that are joined, and sets them up.
+func Pair(t *testing.T, one, two string) {
+	t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = one
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: two}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{one, two} {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetUp(link)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Give gives a device an address with a prefix, such as 10.0.0.1/24.
+func Give(t *testing.T, device, prefix string) { change(t, device, prefix, netlink.AddrAdd) }
+
+// Take takes it away again.
+func Take(t *testing.T, device, prefix string) { change(t, device, prefix, netlink.AddrDel) }
+
+func change(t *testing.T, device, prefix string, do func(netlink.Link, *netlink.Addr) error) {
+	t.Helper()
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := netlink.ParseAddr(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if addr.IP.To4() == nil {
+		addr.Flags = syscall.IFA_F_NODAD
+	}
+	if err := do(link, addr); err != nil {
+		t.Fatalf("%s at %s: %v", prefix, device, err)
+	}
+}
+
+// Addresses returns the addresses of a device with their prefixes, without link-local ones.
+func Addresses(t *testing.T, device string) []string {
+	t.Helper()
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := []string{}
+	for _, a := range list {
+		if !a.IP.IsLinkLocalUnicast() {
+			found = append(found, a.IPNet.String())
+		}
+	}
+	return found
+}
