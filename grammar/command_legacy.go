@@ -73,7 +73,7 @@ var legacyCommands = []*Command{
 	{Form: "timeout_svc SERVICE SECONDS", Release: Release3, Help: "seconds after which a silent service is down"},
 	{Form: "verbose log level LEVEL", Release: Release4, Help: "what the old unit logs"},
 
-	{Form: "failover active|standby|show", Release: Legacy, Help: "the state of the unit: there is one, which is active"},
+	{Form: "failover [active|standby|show]", Release: Legacy, Help: "the state of the unit: there is one, which is active"},
 	{Form: "config save [FILE]", Release: Legacy, Help: "write the configuration, as save does"},
 	{Form: "config sync [all]", Release: Legacy, Help: "save the configuration; there is no other unit to send it to"},
 	{Form: "configsync [all]", Release: Release3, Help: "save the configuration; there is no other unit to send it to"},

@@ -119,7 +119,7 @@ func TestCommandTable(t *testing.T) {
 
 func TestAttributeTables(t *testing.T) {
 	for _, table := range Tables() {
-		set := map[string]bool{"meta": true, "name": true, "address": true, "port": true, "members": true, "vlans_enabled": true, "target": true, "to": true, "node": true}
+		set := map[string]bool{"meta": true, "name": true, "address": true, "port": true, "members": true, "vlans_enabled": true, "target": true, "to": true, "node": true, "contents": true}
 		for _, field := range table.Head {
 			set[field] = true
 		}

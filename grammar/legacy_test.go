@@ -60,7 +60,7 @@ func TestQueries(t *testing.T) {
 		"global persist_timer show":   {ActionGlobalShow, "global", "persist timer"},
 		"global show":                 {ActionGlobalShow, "global", ""},
 		"maint":                       {ActionToggle, "global", "maint"},
-		"power show":                  {ActionShow, "kept/", ""},
+		"power show":                  {ActionShow, "kept/", "power"},
 		"failover":                    {ActionFailover, "", "show"},
 		"failover standby":            {ActionFailover, "", "standby"},
 		"config":                      {ActionConfigSync, "", ""},

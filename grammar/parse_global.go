@@ -18,7 +18,7 @@ func (cl *clause) newGlobal() (*pb.Object, *building) {
 	return &pb.Object{Kind: &pb.Object_Global{Global: g}}, cl.build(Globals, g, g.Meta)
 }
 
-// global reads global NAME VALUE, several at once, and global [NAME] show.
+// global reads global NAME VALUE, several at once, and global [NAME] [show].
 func (cl *clause) global() {
 	c := cl.c
 	n := len(c.items)
@@ -26,13 +26,31 @@ func (cl *clause) global() {
 		cl.globalShow(c.items[1 : n-1])
 		return
 	}
-	if c.done() {
+	switch {
+	case cl.p.command && (c.done() || cl.asksVariable(c.items[1:])):
+		cl.globalShow(c.items[1:])
+		return
+	case c.done():
 		cl.p.faults.at(c.here(), CodeSyntax, "", "global is followed by a variable or show")
 		return
 	}
 	object, b := cl.newGlobal()
 	b.body(c, nil, nil)
 	cl.emitObject(ActionSet, object, b, lexer.Token{})
+}
+
+// asksVariable tells whether words name a variable, or begin to, and give it no value.
+func (cl *clause) asksVariable(items []item) bool {
+	var words []string
+	for _, it := range items {
+		if it.Group != nil {
+			return false
+		}
+		words = append(words, it.Token.Value)
+	}
+	return slices.ContainsFunc(Globals.byFirst[words[0]], func(s spelling) bool {
+		return len(words) <= len(s.words) && slices.Equal(s.words[:len(words)], words) && s.row.Value != ValueFlag && s.row.Value != ValueNone
+	})
 }
 
 // globalShow asks for the variable that some words name or begin to name, for all where there are none.
@@ -66,12 +84,11 @@ func (cl *clause) variable() {
 		return
 	}
 	switch field := cl.keyword.Value; {
-	case !c.done() || len(c.items) > 1:
-	case field == "unit":
-		cl.globalShow(c.items)
-		return
-	case field == "maint":
+	case field == "maint" && len(c.items) == 1:
 		cl.emit(ActionToggle, KindGlobal, "global", lexer.Token{}).Words = []string{field}
+		return
+	case field == "unit" && len(c.items) == 1, cl.p.command && cl.asksVariable(c.items):
+		cl.globalShow(c.items)
 		return
 	}
 	c.i = 0

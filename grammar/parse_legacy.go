@@ -64,7 +64,7 @@ func (cl *clause) whole() {
 	case len(items) == 1 && !cl.p.command:
 		cl.p.faults.at(cl.c.here(), CodeSyntax, "", "%s is not complete", cl.keyword.Value)
 	case len(items) == 1, len(items) == 2 && items[1].Group == nil && items[1].Token.Value == "show":
-		cl.emit(ActionShow, KindKept, "", lexer.Token{})
+		cl.emit(ActionShow, KindKept, "", lexer.Token{}).Words = []string{cl.keyword.Value}
 	default:
 		cl.keep(nil)
 	}

@@ -38,6 +38,10 @@ func (cl *clause) pool() {
 		return
 	}
 	verb, ok := c.peek()
+	if c.done() && p.command {
+		cl.emit(ActionShow, KindPool, object.Key(), name)
+		return
+	}
 	if !ok {
 		p.faults.at(c.here(), CodeSyntax, "", "pool %s is followed by { or by one of %s", name.Value, strings.Join(poolVerbs, ", "))
 		return

@@ -25,7 +25,8 @@ const (
 	// ActionKeep keeps Object, a Kept statement, whole and not in effect.
 	ActionKeep
 
-	// ActionShow prints configuration and statistics of the object Key, or of all of Kind when Key is "".
+	// ActionShow prints configuration and statistics of the object Key, or of all of Kind when Key is "". Of kept statements it prints
+	// those that begin with Words[0]; all behind monitor means the templates too.
 	ActionShow
 	// ActionList prints configuration text: list, -s. Kind and Key may narrow it.
 	ActionList

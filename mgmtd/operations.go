@@ -83,7 +83,7 @@ func (e *execution) document(v any) error {
 func (e *execution) operation(ctx context.Context, op eval.Operation) error {
 	e.running = op.Position
 	defer func() { e.running = nil }()
-	if r := unable(op, e.server.store.Newest().Tree); r != nil {
+	if r := e.server.unable(op, e.server.store.Newest().Tree); r != nil {
 		return e.refuse(r.exit, r.code, "%s", r.message)
 	}
 	return e.carryOut(ctx, op)
@@ -125,6 +125,14 @@ func (e *execution) carryOut(ctx context.Context, op eval.Operation) error {
 		return e.rollback(ctx, op.Seconds)
 	case grammar.ActionConfirm:
 		return e.confirm(ctx)
+	case grammar.ActionMonitorDump:
+		return e.monitorDump(ctx, op)
+	case grammar.ActionNodeMonitorShow:
+		return e.nodeMonitorShow(ctx, op)
+	case grammar.ActionFailover:
+		return e.failover(op)
+	case grammar.ActionMakeCookie:
+		return e.makeCookie(op)
 	case grammar.ActionVersion:
 		return e.printVersion()
 	case grammar.ActionSummary:

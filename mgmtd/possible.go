@@ -40,22 +40,26 @@ func (e *execution) impossible(b base, out *eval.Outcome) []*refusal {
 		case grammar.ActionConfirm:
 			note(op, plan.confirm())
 		default:
-			note(op, unable(op, out.View))
+			note(op, e.server.unable(op, out.View))
 		}
 	}
 	return list
 }
 
 // unable returns why a command can never be carried out here with a configuration; nil: it can.
-func unable(op eval.Operation, v config.View) *refusal {
+func (s *Server) unable(op eval.Operation, v config.View) *refusal {
 	switch op.Action {
-	case grammar.ActionLoad, grammar.ActionMerge, grammar.ActionSave, grammar.ActionVerifyLoad, grammar.ActionHelp:
+	case grammar.ActionLoad, grammar.ActionMerge, grammar.ActionSave, grammar.ActionVerifyLoad, grammar.ActionConfigSync, grammar.ActionHelp:
 		return &refusal{
 			exit: pb.ExitFaulty, code: codeRefused,
 			message: "this command is carried out by bigpipe, which reads and writes the files itself: it stands alone",
 		}
-	case grammar.ActionMonitorDump, grammar.ActionNodeMonitorShow, grammar.ActionFailover, grammar.ActionConfigSync, grammar.ActionMakeCookie:
-		return &refusal{exit: pb.ExitRefused, code: codeRefused, message: "this command is understood, but nothing here carries it out yet"}
+	case grammar.ActionFailover:
+		return unableToFailover(op)
+	case grammar.ActionMakeCookie:
+		if s.cookie == nil {
+			return &refusal{exit: pb.ExitRefused, code: codeRefused, message: "no cookie can be made here"}
+		}
 	case grammar.ActionSysctlShow:
 		if len(op.Words) == 0 {
 			return nil

@@ -37,11 +37,9 @@ func TestExecute_refused_whole(t *testing.T) {
 		{"rollback 2", 1, "revision 2: no such revision"},
 		{"rollback\n  confirm", 1, "nothing waits to be confirmed"},
 		{"sysctl bigip.nosuch", 1, "variable bigip.nosuch not found"},
-		{"makecookie 10.1.1.1:80", 1, "nothing here carries it out yet"},
-		{"failover standby", 1, "nothing here carries it out yet"},
-		{"config sync", 1, "nothing here carries it out yet"},
-		{"node monitor show", 1, "nothing here carries it out yet"},
-		{"monitor dump", 1, "nothing here carries it out yet"},
+		{"config sync", 2, "carried out by bigpipe"},
+		{"failover standby", 1, "there is no other unit that could take over"},
+		{"makecookie 10.1.1.1:80", 1, "no cookie can be made"},
 	}
 	for _, test := range tests {
 		for _, text := range []string{test.command, change + test.command, "pool web show\n" + test.command} {

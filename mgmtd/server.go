@@ -31,6 +31,8 @@ type Config struct {
 	Log        *slog.Logger
 	// Resolve returns the address of a host name that a command uses; nil: no host is known.
 	Resolve func(host string) (netip.Addr, error)
+	// Cookie returns the value of a persistence cookie that names a member; nil: none can be made.
+	Cookie func(member netip.AddrPort) string
 	// Version is what the command version prints.
 	Version string
 	// EffectTimeout is how long a reply waits for the dataplanes; 0 means five seconds.
@@ -48,6 +50,7 @@ type Server struct {
 	store   store.Store
 	log     *slog.Logger
 	resolve func(host string) (netip.Addr, error)
+	cookie  func(member netip.AddrPort) string
 	version string
 	now     func() time.Time
 	started time.Time
@@ -66,7 +69,7 @@ type Server struct {
 // New returns a server. Nothing is dialled before Run. Close lets go of what New has opened.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		store: c.Store, log: c.Log, resolve: c.Resolve, version: c.Version, now: c.Now,
+		store: c.Store, log: c.Log, resolve: c.Resolve, cookie: c.Cookie, version: c.Version, now: c.Now,
 		effectTimeout: cmp.Or(c.EffectTimeout, defaultEffectTimeout), askTimeout: cmp.Or(c.AskTimeout, defaultAskTimeout),
 	}
 	if s.log == nil {

@@ -21,8 +21,12 @@ func (e *execution) show(ctx context.Context, op eval.Operation) error {
 		return e.virtualShow(ctx, op)
 	case grammar.KindNode:
 		return e.nodeShow(ctx, op)
+	case grammar.KindService:
+		return e.serviceShow(ctx, op)
+	case grammar.KindMonitorUse:
+		return e.nodeMonitorShow(ctx, op)
 	}
-	return e.list(op)
+	return e.configuration(op, grammar.FormatOptions{OmitComments: true})
 }
 
 // statisticsFor asks for the counters of one object or of all of a kind, and warns of dataplanes that do not answer. Even when
@@ -199,11 +203,8 @@ func (e *execution) poolText(p poolView) string {
 		sum.unknown, bytes.unknown = true, true
 	}
 	for _, m := range p.Members {
-		sum.Current += m.Connections.Current
-		sum.Max += m.Connections.Max
-		sum.Total += m.Connections.Total
-		bytes.In += m.Bytes.In
-		bytes.Out += m.Bytes.Out
+		sum.add(m.Connections)
+		bytes.add(m.Bytes)
 	}
 	text := block("POOL "+p.Name+"    LB_MODE "+p.LbMode, "|     "+connectionLine(sum), "|     "+bitLine(bytes))
 	for _, m := range p.Members {

@@ -23,9 +23,21 @@ var textOnly = map[protoName]bool{"position": true, "attributes": true}
 
 // list prints configuration text, or the objects.
 func (e *execution) list(op eval.Operation) error {
-	objects := e.selected(string(op.Kind), op.Key)
+	return e.configuration(op, grammar.FormatOptions{})
+}
+
+// configuration prints what an operation names as configuration text, or as objects.
+func (e *execution) configuration(op eval.Operation, o grammar.FormatOptions) error {
+	kind := string(op.Kind)
+	if op.Kind == grammar.KindKept {
+		kind = words(op.Words)
+	}
+	objects := e.selected(kind, op.Key)
+	if op.Kind == grammar.KindMonitor {
+		objects = e.withTemplates(op, objects)
+	}
 	if !e.json() {
-		_, err := e.out.Write(e.format(objects...))
+		_, err := e.out.Write(e.formatWith(o, objects...))
 		return err
 	}
 	l := jsonList{w: e.out}
@@ -38,6 +50,20 @@ func (e *execution) list(op eval.Operation) error {
 		}
 	}
 	return l.end()
+}
+
+// withTemplates adds the monitors that exist without a definition: the one that is named, or with the word all those that are not
+// defined.
+func (e *execution) withTemplates(op eval.Operation, objects []*pb.Object) []*pb.Object {
+	if len(objects) > 0 && words(op.Words) != "all" {
+		return objects
+	}
+	for _, m := range monitorsOf(e.server.store.Newest().Tree, op, nil) {
+		if config.IsMonitorTemplate(m.GetName()) && m.GetMeta() == nil {
+			objects = append(objects, &pb.Object{Kind: &pb.Object_Monitor{Monitor: m}})
+		}
+	}
+	return objects
 }
 
 // selected returns the stored objects of a key, a kind, or all. Statements that are kept whole go by their first word.
@@ -133,11 +159,15 @@ func (e *execution) globalShow(op eval.Operation) error {
 		return writeJSON(e.out, map[string]any{"global": view})
 	}
 	if name == "" {
-		_, err := e.out.Write(e.format(&pb.Object{Kind: &pb.Object_Global{Global: g}}))
+		_, err := e.out.Write(e.formatWith(grammar.FormatOptions{OmitComments: true}, &pb.Object{Kind: &pb.Object_Global{Global: g}}))
 		return err
 	}
 	row := globalRow(name)
-	_, err := fmt.Fprintf(e.out, "global %s %s\n", row.Name(), globalText(row, g))
+	text := globalText(row, g)
+	if text == "" { // not set, and without a default
+		return nil
+	}
+	_, err := fmt.Fprintf(e.out, "global %s %s\n", row.Name(), text)
 	return err
 }
 

@@ -32,7 +32,7 @@ func (e *execution) nodeShow(ctx context.Context, op eval.Operation) error {
 		return err
 	}
 	counted := countNodes(stats)
-	sources := sourcesOf(stats, gaps)
+	sources := sourcesOf(stats.GetNodes(), gaps)
 	for _, node := range slices.SortedFunc(maps.Keys(nodes), compareAddresses) {
 		if address != "" && node != address {
 			continue
@@ -80,17 +80,17 @@ func compareAddresses(a, b string) int {
 	return x.Compare(y)
 }
 
-// source is a dataplane that counts nodes, or would if it answered.
+// source is a dataplane that counts something, or would if it answered.
 type source struct {
 	dataplane string
 	silent    bool
 }
 
-// sourcesOf lists the dataplanes to show nodes of; "" alone when none counts any.
-func sourcesOf(stats *pb.StatisticsReply, gaps gaps) []source {
+// sourcesOf lists the dataplanes to show what they count of, nodes or the like; "" alone when none counts any.
+func sourcesOf[T interface{ GetDataplane() string }](counted []T, gaps gaps) []source {
 	var list []source
-	for _, n := range stats.GetNodes() {
-		if one := (source{dataplane: n.GetDataplane()}); !slices.Contains(list, one) {
+	for _, c := range counted {
+		if one := (source{dataplane: c.GetDataplane()}); !slices.Contains(list, one) {
 			list = append(list, one)
 		}
 	}
@@ -123,11 +123,8 @@ func countNodes(stats *pb.StatisticsReply) nodeCounts {
 			key := counted{m.GetAddress(), m.GetDataplane()}
 			p := c.ports[key]
 			p.State = pb.EnumWord(m.GetState())
-			p.Connections.Current += m.GetConnections().GetCurrent()
-			p.Connections.Max += m.GetConnections().GetMax()
-			p.Connections.Total += m.GetConnections().GetTotal()
-			p.Bytes.In += m.GetBytes().GetIn()
-			p.Bytes.Out += m.GetBytes().GetOut()
+			p.Connections.add(countersOf(m.GetConnections()))
+			p.Bytes.add(trafficOf(m.GetBytes()))
 			c.ports[key] = p
 		}
 	}

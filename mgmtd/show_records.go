@@ -157,11 +157,15 @@ func poolsOf(v config.View, key string, fn func(*pb.Pool) bool) {
 
 // format writes objects in the dialect that was asked for.
 func (e *execution) format(objects ...*pb.Object) []byte {
-	dialect := 4
+	return e.formatWith(grammar.FormatOptions{}, objects...)
+}
+
+func (e *execution) formatWith(o grammar.FormatOptions, objects ...*pb.Object) []byte {
+	o.Dialect = 4
 	if e.header.Dialect != nil {
-		dialect = int(e.header.GetDialect())
+		o.Dialect = int(e.header.GetDialect())
 	}
-	return grammar.Format(objects, grammar.FormatOptions{Dialect: dialect})
+	return grammar.Format(objects, o)
 }
 
 // connDump prints connections in the three columns of old; JSON has the rest.

@@ -31,6 +31,10 @@ func mergeStatistics(all, one *pb.StatisticsReply, dataplane string) {
 		n.Dataplane = dataplane
 		all.Nodes = append(all.Nodes, n)
 	}
+	for _, m := range one.GetMonitors() {
+		m.Dataplane = dataplane
+		all.Monitors = append(all.Monitors, m)
+	}
 	known := make(map[string]*pb.PoolStatistics, len(all.GetPools()))
 	for _, p := range all.GetPools() {
 		known[p.GetName()] = p

@@ -21,12 +21,24 @@ type counters struct {
 	unknown bool
 }
 
+// add sums; the limit is that of the sum's own thing.
+func (c *counters) add(o counters) {
+	c.Current += o.Current
+	c.Max += o.Max
+	c.Total += o.Total
+}
+
 // traffic is bytes, seen from the clients: in is what they sent.
 type traffic struct {
 	In  uint64 `json:"in"`
 	Out uint64 `json:"out"`
 	// unknown is as that of counters.
 	unknown bool
+}
+
+func (t *traffic) add(o traffic) {
+	t.In += o.In
+	t.Out += o.Out
 }
 
 type poolView struct {

@@ -17,6 +17,7 @@ import (
 	"bigpipe/cmd/internal/host"
 	"bigpipe/cmd/internal/version"
 	"bigpipe/dataplane"
+	"bigpipe/dataplane/cookie"
 	"bigpipe/dataplane/metrics"
 	"bigpipe/grammar"
 	"bigpipe/mgmtd"
@@ -92,6 +93,7 @@ func (p *program) run(ctx context.Context) (err error) {
 	server, err := mgmtd.New(mgmtd.Config{
 		Store: s, Dataplanes: p.flags.dataplanes(local, p.files.dataplane), Log: p.log, Version: version.String(),
 		Resolve: func(name string) (netip.Addr, error) { return host.Address(ctx, name) },
+		Cookie:  func(member netip.AddrPort) string { return string(cookie.AppendValue(nil, member)) },
 	})
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func TestLegacyCommands(t *testing.T) {
 		{"a_monitor_is_new", "monitor n { use m }", 0, "monitor n { use m }\n"},
 		{"a_monitor_needs_a_template", "monitor n disable", 1, "monitor n not found (m?)"},
 		{"a_template_can_be_switched", "monitor http disable", 0, "monitor http { disable }\n"},
-		{"a_monitor_is_in_use", "monitor m delete", 1, "monitor m is in use by monitor use 10.0.0.1:80"},
+		{"a_monitor_is_in_use", "monitor m delete", 1, "monitor m is in use by monitor of node 10.0.0.1:80"},
 		{"monitors_of_a_node_replace", "node 10.0.0.1:80 monitor use http and tcp", 0, "node 10.0.0.1:80 monitor use http and tcp\n"},
 		{"monitors_of_no_node", "node 10.0.0.2:80 monitor use http", 1, "not found"},
 		{"one_instance", "monitor instance 10.0.0.1:80 disable", 0, "monitor instance 10.0.0.1:80 disable\n"},

@@ -27,8 +27,8 @@ func (e *evaluator) endSticky(s *grammar.Statement, p *pb.Pool) bool {
 }
 
 // poolBehind returns the pool on which the persistence commands of a virtual server act (rule B-20). Without just one it
-// notes why, with what to use instead, and returns nil.
-func (e *evaluator) poolBehind(s *grammar.Statement, instead func(pool string) string) *pb.Object {
+// notes why under a code, with what to use instead, and returns nil.
+func (e *evaluator) poolBehind(s *grammar.Statement, code string, instead func(pool string) string) *pb.Object {
 	vs := e.view.Get(s.Key).GetVirtual()
 	if vs == nil {
 		e.notFound(s, s.Key)
@@ -43,7 +43,7 @@ func (e *evaluator) poolBehind(s *grammar.Statement, instead func(pool string) s
 		return strings.Join(texts, ", ")
 	}
 	refuse := func(format string, args ...any) {
-		e.fault(keyAt(s), CodeRefused, "%s %s", config.Title(s.Key), fmt.Sprintf(format, args...))
+		e.fault(keyAt(s), code, "%s %s", config.Title(s.Key), fmt.Sprintf(format, args...))
 	}
 	switch {
 	case vs.GetRule() != "" && len(byRule) == 0:
@@ -66,7 +66,7 @@ func (e *evaluator) poolBehind(s *grammar.Statement, instead func(pool string) s
 
 // virtualPersistence carries out a persistence command of a virtual server on the pool behind it (rules B-20, B-22).
 func (e *evaluator) virtualPersistence(s *grammar.Statement) {
-	old := e.poolBehind(s, func(pool string) string { return "pool " + pool + " modify" })
+	old := e.poolBehind(s, CodeRefused, func(pool string) string { return "pool " + pool + " modify" })
 	if old == nil {
 		return
 	}
@@ -146,14 +146,15 @@ func maskValue(word string) *string {
 	return &word
 }
 
-// virtualQuery refuses a persistence query of a virtual server and names the query of the pool (rule B-20).
+// virtualQuery refuses a persistence query of a virtual server and names the query of the pool (rule B-20). It is wrong whatever
+// the virtual server uses.
 func (e *evaluator) virtualQuery(s *grammar.Statement) {
 	verb := "show"
 	if slices.Contains(s.Words, "dump") {
 		verb = "dump"
 	}
 	query := func(pool string) string { return fmt.Sprintf("\"pool %s persist %s\"", pool, verb) }
-	if o := e.poolBehind(s, query); o != nil {
+	if o := e.poolBehind(s, CodeQuery, query); o != nil {
 		e.fault(keyAt(s), CodeQuery, "%s: persistence belongs to its pool: use %s", config.Title(s.Key), query(o.GetPool().GetName()))
 	}
 }

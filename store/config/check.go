@@ -203,8 +203,11 @@ func Title(key string) string {
 		kind = "virtual server"
 	}
 	kind = strings.ReplaceAll(kind, "_", " ")
-	if kind == "service" {
+	switch kind {
+	case "service":
 		kind = "port"
+	case "monitor use":
+		kind = "monitor of node"
 	}
 	if name == "" {
 		return kind

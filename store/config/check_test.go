@@ -470,7 +470,7 @@ func TestCheckLegacy(t *testing.T) {
 			"a_template_of_another_release",
 			[]*pb.Object{monitor("m", "soap"), uses("*:80", "mm")},
 			nil,
-			"undefined 0:0 monitor m: monitor \"soap\" not found\nundefined 0:0 monitor use *:80: monitor \"mm\" not found (m?)\n",
+			"undefined 0:0 monitor m: monitor \"soap\" not found\nundefined 0:0 monitor of node *:80: monitor \"mm\" not found (m?)\n",
 		},
 		{"kept_as_text", []*pb.Object{uses("*:80", "m"), {Kind: &pb.Object_Kept{Kept: &pb.Kept{Keyword: "monitor", Text: "monitor m { colour red }"}}}}, nil, ""},
 		{"a_proxy_without_its_virtual_server", []*pb.Object{proxy}, nil, "undefined 0:0 proxy 10.0.0.9:443: virtual server \"10.0.0.1:80\" not found\n"},

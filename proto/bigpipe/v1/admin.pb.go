@@ -198,9 +198,11 @@ type ExecuteHeader struct {
 	// Go back by itself unless confirmed within this many seconds.
 	ConfirmWithinSeconds *uint32 `protobuf:"varint,9,opt,name=confirm_within_seconds,json=confirmWithinSeconds,proto3,oneof" json:"confirm_within_seconds,omitempty"`
 	// Contents of files that the text names and that travel with it (classes), by name.
-	Files         map[string][]byte `protobuf:"bytes,10,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Files map[string][]byte `protobuf:"bytes,10,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Why files that the text names could not be read, by name.
+	UnreadableFiles map[string]string `protobuf:"bytes,11,rep,name=unreadable_files,json=unreadableFiles,proto3" json:"unreadable_files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ExecuteHeader) Reset() {
@@ -299,6 +301,13 @@ func (x *ExecuteHeader) GetConfirmWithinSeconds() uint32 {
 func (x *ExecuteHeader) GetFiles() map[string][]byte {
 	if x != nil {
 		return x.Files
+	}
+	return nil
+}
+
+func (x *ExecuteHeader) GetUnreadableFiles() map[string]string {
+	if x != nil {
+		return x.UnreadableFiles
 	}
 	return nil
 }
@@ -1310,7 +1319,7 @@ var File_bigpipe_v1_admin_proto protoreflect.FileDescriptor
 const file_bigpipe_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x16bigpipe/v1/admin.proto\x12\n" +
-	"bigpipe.v1\x1a\x17bigpipe/v1/config.proto\x1a\x1abigpipe/v1/dataplane.proto\x1a\x1abigpipe/v1/operation.proto\"\x98\x04\n" +
+	"bigpipe.v1\x1a\x17bigpipe/v1/config.proto\x1a\x1abigpipe/v1/dataplane.proto\x1a\x1abigpipe/v1/operation.proto\"\xb7\x05\n" +
 	"\rExecuteHeader\x12+\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x17.bigpipe.v1.ExecuteModeR\x04mode\x12,\n" +
 	"\x06origin\x18\x02 \x01(\v2\x14.bigpipe.v1.PositionR\x06origin\x12\x17\n" +
@@ -1322,11 +1331,15 @@ const file_bigpipe_v1_admin_proto_rawDesc = "" +
 	"\x05actor\x18\b \x01(\tR\x05actor\x129\n" +
 	"\x16confirm_within_seconds\x18\t \x01(\rH\x02R\x14confirmWithinSeconds\x88\x01\x01\x12:\n" +
 	"\x05files\x18\n" +
-	" \x03(\v2$.bigpipe.v1.ExecuteHeader.FilesEntryR\x05files\x1a8\n" +
+	" \x03(\v2$.bigpipe.v1.ExecuteHeader.FilesEntryR\x05files\x12Y\n" +
+	"\x10unreadable_files\x18\v \x03(\v2..bigpipe.v1.ExecuteHeader.UnreadableFilesEntryR\x0funreadableFiles\x1a8\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01B\x10\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1aB\n" +
+	"\x14UnreadableFilesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
 	"\x0e_base_revisionB\n" +
 	"\n" +
 	"\b_dialectB\x19\n" +
@@ -1444,7 +1457,7 @@ func file_bigpipe_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bigpipe_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_bigpipe_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_bigpipe_v1_admin_proto_goTypes = []any{
 	(ExecuteMode)(0),               // 0: bigpipe.v1.ExecuteMode
 	(OutputFormat)(0),              // 1: bigpipe.v1.OutputFormat
@@ -1468,73 +1481,75 @@ var file_bigpipe_v1_admin_proto_goTypes = []any{
 	(*DataplaneStatus)(nil),        // 19: bigpipe.v1.DataplaneStatus
 	(*AdminExplainReply)(nil),      // 20: bigpipe.v1.AdminExplainReply
 	nil,                            // 21: bigpipe.v1.ExecuteHeader.FilesEntry
-	(*Position)(nil),               // 22: bigpipe.v1.Position
-	(*NotInEffect)(nil),            // 23: bigpipe.v1.NotInEffect
-	(*Object)(nil),                 // 24: bigpipe.v1.Object
-	(*ExplainReply)(nil),           // 25: bigpipe.v1.ExplainReply
-	(*ListRecordsRequest)(nil),     // 26: bigpipe.v1.ListRecordsRequest
-	(*ClearRecordsRequest)(nil),    // 27: bigpipe.v1.ClearRecordsRequest
-	(*ExplainRequest)(nil),         // 28: bigpipe.v1.ExplainRequest
-	(*ForecastRequest)(nil),        // 29: bigpipe.v1.ForecastRequest
-	(*ListConnectionsRequest)(nil), // 30: bigpipe.v1.ListConnectionsRequest
-	(*StatisticsRequest)(nil),      // 31: bigpipe.v1.StatisticsRequest
-	(*ResetStatisticsRequest)(nil), // 32: bigpipe.v1.ResetStatisticsRequest
-	(*ListRecordsReply)(nil),       // 33: bigpipe.v1.ListRecordsReply
-	(*ClearRecordsReply)(nil),      // 34: bigpipe.v1.ClearRecordsReply
-	(*ForecastReply)(nil),          // 35: bigpipe.v1.ForecastReply
-	(*ListConnectionsReply)(nil),   // 36: bigpipe.v1.ListConnectionsReply
-	(*StatisticsReply)(nil),        // 37: bigpipe.v1.StatisticsReply
-	(*ResetStatisticsReply)(nil),   // 38: bigpipe.v1.ResetStatisticsReply
+	nil,                            // 22: bigpipe.v1.ExecuteHeader.UnreadableFilesEntry
+	(*Position)(nil),               // 23: bigpipe.v1.Position
+	(*NotInEffect)(nil),            // 24: bigpipe.v1.NotInEffect
+	(*Object)(nil),                 // 25: bigpipe.v1.Object
+	(*ExplainReply)(nil),           // 26: bigpipe.v1.ExplainReply
+	(*ListRecordsRequest)(nil),     // 27: bigpipe.v1.ListRecordsRequest
+	(*ClearRecordsRequest)(nil),    // 28: bigpipe.v1.ClearRecordsRequest
+	(*ExplainRequest)(nil),         // 29: bigpipe.v1.ExplainRequest
+	(*ForecastRequest)(nil),        // 30: bigpipe.v1.ForecastRequest
+	(*ListConnectionsRequest)(nil), // 31: bigpipe.v1.ListConnectionsRequest
+	(*StatisticsRequest)(nil),      // 32: bigpipe.v1.StatisticsRequest
+	(*ResetStatisticsRequest)(nil), // 33: bigpipe.v1.ResetStatisticsRequest
+	(*ListRecordsReply)(nil),       // 34: bigpipe.v1.ListRecordsReply
+	(*ClearRecordsReply)(nil),      // 35: bigpipe.v1.ClearRecordsReply
+	(*ForecastReply)(nil),          // 36: bigpipe.v1.ForecastReply
+	(*ListConnectionsReply)(nil),   // 37: bigpipe.v1.ListConnectionsReply
+	(*StatisticsReply)(nil),        // 38: bigpipe.v1.StatisticsReply
+	(*ResetStatisticsReply)(nil),   // 39: bigpipe.v1.ResetStatisticsReply
 }
 var file_bigpipe_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: bigpipe.v1.ExecuteHeader.mode:type_name -> bigpipe.v1.ExecuteMode
-	22, // 1: bigpipe.v1.ExecuteHeader.origin:type_name -> bigpipe.v1.Position
+	23, // 1: bigpipe.v1.ExecuteHeader.origin:type_name -> bigpipe.v1.Position
 	1,  // 2: bigpipe.v1.ExecuteHeader.output:type_name -> bigpipe.v1.OutputFormat
 	21, // 3: bigpipe.v1.ExecuteHeader.files:type_name -> bigpipe.v1.ExecuteHeader.FilesEntry
-	3,  // 4: bigpipe.v1.ExecuteRequest.header:type_name -> bigpipe.v1.ExecuteHeader
-	8,  // 5: bigpipe.v1.ExecuteReply.diagnostics:type_name -> bigpipe.v1.Diagnostic
-	6,  // 6: bigpipe.v1.ExecuteReply.result:type_name -> bigpipe.v1.ExecuteResult
-	7,  // 7: bigpipe.v1.ExecuteResult.dataplanes:type_name -> bigpipe.v1.DataplaneEffect
-	23, // 8: bigpipe.v1.DataplaneEffect.not_in_effect:type_name -> bigpipe.v1.NotInEffect
-	2,  // 9: bigpipe.v1.Diagnostic.severity:type_name -> bigpipe.v1.Severity
-	22, // 10: bigpipe.v1.Diagnostic.position:type_name -> bigpipe.v1.Position
-	9,  // 11: bigpipe.v1.Diagnostic.related:type_name -> bigpipe.v1.RelatedPosition
-	22, // 12: bigpipe.v1.RelatedPosition.position:type_name -> bigpipe.v1.Position
-	24, // 13: bigpipe.v1.GetConfigReply.objects:type_name -> bigpipe.v1.Object
-	12, // 14: bigpipe.v1.ListRevisionsReply.revisions:type_name -> bigpipe.v1.Revision
-	15, // 15: bigpipe.v1.ListRevisionsReply.pending:type_name -> bigpipe.v1.PendingChange
-	19, // 16: bigpipe.v1.ListDataplanesReply.dataplanes:type_name -> bigpipe.v1.DataplaneStatus
-	23, // 17: bigpipe.v1.DataplaneStatus.not_in_effect:type_name -> bigpipe.v1.NotInEffect
-	25, // 18: bigpipe.v1.AdminExplainReply.replies:type_name -> bigpipe.v1.ExplainReply
-	4,  // 19: bigpipe.v1.Admin.Execute:input_type -> bigpipe.v1.ExecuteRequest
-	10, // 20: bigpipe.v1.Admin.GetConfig:input_type -> bigpipe.v1.GetConfigRequest
-	13, // 21: bigpipe.v1.Admin.ListRevisions:input_type -> bigpipe.v1.ListRevisionsRequest
-	16, // 22: bigpipe.v1.Admin.WatchRevisions:input_type -> bigpipe.v1.WatchRevisionsRequest
-	17, // 23: bigpipe.v1.Admin.ListDataplanes:input_type -> bigpipe.v1.ListDataplanesRequest
-	26, // 24: bigpipe.v1.Admin.ListRecords:input_type -> bigpipe.v1.ListRecordsRequest
-	27, // 25: bigpipe.v1.Admin.ClearRecords:input_type -> bigpipe.v1.ClearRecordsRequest
-	28, // 26: bigpipe.v1.Admin.Explain:input_type -> bigpipe.v1.ExplainRequest
-	29, // 27: bigpipe.v1.Admin.Forecast:input_type -> bigpipe.v1.ForecastRequest
-	30, // 28: bigpipe.v1.Admin.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
-	31, // 29: bigpipe.v1.Admin.Statistics:input_type -> bigpipe.v1.StatisticsRequest
-	32, // 30: bigpipe.v1.Admin.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
-	5,  // 31: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
-	11, // 32: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
-	14, // 33: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
-	12, // 34: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
-	18, // 35: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
-	33, // 36: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
-	34, // 37: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
-	20, // 38: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
-	35, // 39: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
-	36, // 40: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
-	37, // 41: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
-	38, // 42: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
-	31, // [31:43] is the sub-list for method output_type
-	19, // [19:31] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	22, // 4: bigpipe.v1.ExecuteHeader.unreadable_files:type_name -> bigpipe.v1.ExecuteHeader.UnreadableFilesEntry
+	3,  // 5: bigpipe.v1.ExecuteRequest.header:type_name -> bigpipe.v1.ExecuteHeader
+	8,  // 6: bigpipe.v1.ExecuteReply.diagnostics:type_name -> bigpipe.v1.Diagnostic
+	6,  // 7: bigpipe.v1.ExecuteReply.result:type_name -> bigpipe.v1.ExecuteResult
+	7,  // 8: bigpipe.v1.ExecuteResult.dataplanes:type_name -> bigpipe.v1.DataplaneEffect
+	24, // 9: bigpipe.v1.DataplaneEffect.not_in_effect:type_name -> bigpipe.v1.NotInEffect
+	2,  // 10: bigpipe.v1.Diagnostic.severity:type_name -> bigpipe.v1.Severity
+	23, // 11: bigpipe.v1.Diagnostic.position:type_name -> bigpipe.v1.Position
+	9,  // 12: bigpipe.v1.Diagnostic.related:type_name -> bigpipe.v1.RelatedPosition
+	23, // 13: bigpipe.v1.RelatedPosition.position:type_name -> bigpipe.v1.Position
+	25, // 14: bigpipe.v1.GetConfigReply.objects:type_name -> bigpipe.v1.Object
+	12, // 15: bigpipe.v1.ListRevisionsReply.revisions:type_name -> bigpipe.v1.Revision
+	15, // 16: bigpipe.v1.ListRevisionsReply.pending:type_name -> bigpipe.v1.PendingChange
+	19, // 17: bigpipe.v1.ListDataplanesReply.dataplanes:type_name -> bigpipe.v1.DataplaneStatus
+	24, // 18: bigpipe.v1.DataplaneStatus.not_in_effect:type_name -> bigpipe.v1.NotInEffect
+	26, // 19: bigpipe.v1.AdminExplainReply.replies:type_name -> bigpipe.v1.ExplainReply
+	4,  // 20: bigpipe.v1.Admin.Execute:input_type -> bigpipe.v1.ExecuteRequest
+	10, // 21: bigpipe.v1.Admin.GetConfig:input_type -> bigpipe.v1.GetConfigRequest
+	13, // 22: bigpipe.v1.Admin.ListRevisions:input_type -> bigpipe.v1.ListRevisionsRequest
+	16, // 23: bigpipe.v1.Admin.WatchRevisions:input_type -> bigpipe.v1.WatchRevisionsRequest
+	17, // 24: bigpipe.v1.Admin.ListDataplanes:input_type -> bigpipe.v1.ListDataplanesRequest
+	27, // 25: bigpipe.v1.Admin.ListRecords:input_type -> bigpipe.v1.ListRecordsRequest
+	28, // 26: bigpipe.v1.Admin.ClearRecords:input_type -> bigpipe.v1.ClearRecordsRequest
+	29, // 27: bigpipe.v1.Admin.Explain:input_type -> bigpipe.v1.ExplainRequest
+	30, // 28: bigpipe.v1.Admin.Forecast:input_type -> bigpipe.v1.ForecastRequest
+	31, // 29: bigpipe.v1.Admin.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
+	32, // 30: bigpipe.v1.Admin.Statistics:input_type -> bigpipe.v1.StatisticsRequest
+	33, // 31: bigpipe.v1.Admin.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
+	5,  // 32: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
+	11, // 33: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
+	14, // 34: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
+	12, // 35: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
+	18, // 36: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
+	34, // 37: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
+	35, // 38: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
+	20, // 39: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
+	36, // 40: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
+	37, // 41: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
+	38, // 42: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
+	39, // 43: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
+	32, // [32:44] is the sub-list for method output_type
+	20, // [20:32] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_admin_proto_init() }
@@ -1552,7 +1567,7 @@ func file_bigpipe_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_admin_proto_rawDesc), len(file_bigpipe_v1_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -5230,8 +5230,10 @@ type Class struct {
 	Strings  []string               `protobuf:"bytes,3,rep,name=strings,proto3" json:"strings,omitempty"`
 	Hosts    []string               `protobuf:"bytes,4,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	Networks []*ClassNetwork        `protobuf:"bytes,5,rep,name=networks,proto3" json:"networks,omitempty"`
-	// A file whose contents are the list; its contents travel with the command.
-	File          *string `protobuf:"bytes,6,opt,name=file,proto3,oneof" json:"file,omitempty"`
+	// A file whose contents are added to the list.
+	File *string `protobuf:"bytes,6,opt,name=file,proto3,oneof" json:"file,omitempty"`
+	// What the file held when it was read; it travels with the command that names the file.
+	Contents      *ClassContents `protobuf:"bytes,7,opt,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5308,6 +5310,74 @@ func (x *Class) GetFile() string {
 	return ""
 }
 
+func (x *Class) GetContents() *ClassContents {
+	if x != nil {
+		return x.Contents
+	}
+	return nil
+}
+
+// ClassContents is what the file of a class holds.
+type ClassContents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Strings       []string               `protobuf:"bytes,1,rep,name=strings,proto3" json:"strings,omitempty"`
+	Hosts         []string               `protobuf:"bytes,2,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	Networks      []*ClassNetwork        `protobuf:"bytes,3,rep,name=networks,proto3" json:"networks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassContents) Reset() {
+	*x = ClassContents{}
+	mi := &file_bigpipe_v1_config_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassContents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassContents) ProtoMessage() {}
+
+func (x *ClassContents) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_config_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassContents.ProtoReflect.Descriptor instead.
+func (*ClassContents) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ClassContents) GetStrings() []string {
+	if x != nil {
+		return x.Strings
+	}
+	return nil
+}
+
+func (x *ClassContents) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *ClassContents) GetNetworks() []*ClassNetwork {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
 type ClassNetwork struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
@@ -5318,7 +5388,7 @@ type ClassNetwork struct {
 
 func (x *ClassNetwork) Reset() {
 	*x = ClassNetwork{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[33]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5330,7 +5400,7 @@ func (x *ClassNetwork) String() string {
 func (*ClassNetwork) ProtoMessage() {}
 
 func (x *ClassNetwork) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[33]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5343,7 +5413,7 @@ func (x *ClassNetwork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassNetwork.ProtoReflect.Descriptor instead.
 func (*ClassNetwork) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ClassNetwork) GetAddress() string {
@@ -5389,7 +5459,7 @@ type Monitor struct {
 
 func (x *Monitor) Reset() {
 	*x = Monitor{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[34]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5471,7 @@ func (x *Monitor) String() string {
 func (*Monitor) ProtoMessage() {}
 
 func (x *Monitor) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[34]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5484,7 @@ func (x *Monitor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Monitor.ProtoReflect.Descriptor instead.
 func (*Monitor) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Monitor) GetMeta() *Meta {
@@ -5551,7 +5621,7 @@ type MonitorUse struct {
 
 func (x *MonitorUse) Reset() {
 	*x = MonitorUse{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[35]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5563,7 +5633,7 @@ func (x *MonitorUse) String() string {
 func (*MonitorUse) ProtoMessage() {}
 
 func (x *MonitorUse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[35]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5576,7 +5646,7 @@ func (x *MonitorUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonitorUse.ProtoReflect.Descriptor instead.
 func (*MonitorUse) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MonitorUse) GetMeta() *Meta {
@@ -5623,7 +5693,7 @@ type Snat struct {
 
 func (x *Snat) Reset() {
 	*x = Snat{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +5705,7 @@ func (x *Snat) String() string {
 func (*Snat) ProtoMessage() {}
 
 func (x *Snat) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +5718,7 @@ func (x *Snat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snat.ProtoReflect.Descriptor instead.
 func (*Snat) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Snat) GetMeta() *Meta {
@@ -5713,7 +5783,7 @@ type Nat struct {
 
 func (x *Nat) Reset() {
 	*x = Nat{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +5795,7 @@ func (x *Nat) String() string {
 func (*Nat) ProtoMessage() {}
 
 func (x *Nat) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +5808,7 @@ func (x *Nat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nat.ProtoReflect.Descriptor instead.
 func (*Nat) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Nat) GetMeta() *Meta {
@@ -5838,7 +5908,7 @@ type Proxy struct {
 
 func (x *Proxy) Reset() {
 	*x = Proxy{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5850,7 +5920,7 @@ func (x *Proxy) String() string {
 func (*Proxy) ProtoMessage() {}
 
 func (x *Proxy) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5863,7 +5933,7 @@ func (x *Proxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proxy.ProtoReflect.Descriptor instead.
 func (*Proxy) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Proxy) GetMeta() *Meta {
@@ -5963,7 +6033,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5975,7 +6045,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5988,7 +6058,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Interface) GetMeta() *Meta {
@@ -6083,7 +6153,7 @@ type Ipalias struct {
 
 func (x *Ipalias) Reset() {
 	*x = Ipalias{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6095,7 +6165,7 @@ func (x *Ipalias) String() string {
 func (*Ipalias) ProtoMessage() {}
 
 func (x *Ipalias) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6108,7 +6178,7 @@ func (x *Ipalias) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ipalias.ProtoReflect.Descriptor instead.
 func (*Ipalias) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Ipalias) GetMeta() *Meta {
@@ -6165,7 +6235,7 @@ type Alias struct {
 
 func (x *Alias) Reset() {
 	*x = Alias{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6177,7 +6247,7 @@ func (x *Alias) String() string {
 func (*Alias) ProtoMessage() {}
 
 func (x *Alias) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6190,7 +6260,7 @@ func (x *Alias) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alias.ProtoReflect.Descriptor instead.
 func (*Alias) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Alias) GetMeta() *Meta {
@@ -6233,7 +6303,7 @@ type Vlan struct {
 
 func (x *Vlan) Reset() {
 	*x = Vlan{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6245,7 +6315,7 @@ func (x *Vlan) String() string {
 func (*Vlan) ProtoMessage() {}
 
 func (x *Vlan) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6258,7 +6328,7 @@ func (x *Vlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vlan.ProtoReflect.Descriptor instead.
 func (*Vlan) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Vlan) GetMeta() *Meta {
@@ -6337,7 +6407,7 @@ type Vlangroup struct {
 
 func (x *Vlangroup) Reset() {
 	*x = Vlangroup{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6349,7 +6419,7 @@ func (x *Vlangroup) String() string {
 func (*Vlangroup) ProtoMessage() {}
 
 func (x *Vlangroup) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6362,7 +6432,7 @@ func (x *Vlangroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vlangroup.ProtoReflect.Descriptor instead.
 func (*Vlangroup) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Vlangroup) GetMeta() *Meta {
@@ -6410,7 +6480,7 @@ type SelfAddress struct {
 
 func (x *SelfAddress) Reset() {
 	*x = SelfAddress{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6422,7 +6492,7 @@ func (x *SelfAddress) String() string {
 func (*SelfAddress) ProtoMessage() {}
 
 func (x *SelfAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6435,7 +6505,7 @@ func (x *SelfAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelfAddress.ProtoReflect.Descriptor instead.
 func (*SelfAddress) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SelfAddress) GetMeta() *Meta {
@@ -6506,7 +6576,7 @@ type Trunk struct {
 
 func (x *Trunk) Reset() {
 	*x = Trunk{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6518,7 +6588,7 @@ func (x *Trunk) String() string {
 func (*Trunk) ProtoMessage() {}
 
 func (x *Trunk) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6531,7 +6601,7 @@ func (x *Trunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trunk.ProtoReflect.Descriptor instead.
 func (*Trunk) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Trunk) GetMeta() *Meta {
@@ -6568,7 +6638,7 @@ type Stp struct {
 
 func (x *Stp) Reset() {
 	*x = Stp{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6580,7 +6650,7 @@ func (x *Stp) String() string {
 func (*Stp) ProtoMessage() {}
 
 func (x *Stp) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6593,7 +6663,7 @@ func (x *Stp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stp.ProtoReflect.Descriptor instead.
 func (*Stp) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Stp) GetMeta() *Meta {
@@ -6637,7 +6707,7 @@ type Authz struct {
 
 func (x *Authz) Reset() {
 	*x = Authz{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6649,7 +6719,7 @@ func (x *Authz) String() string {
 func (*Authz) ProtoMessage() {}
 
 func (x *Authz) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6662,7 +6732,7 @@ func (x *Authz) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authz.ProtoReflect.Descriptor instead.
 func (*Authz) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Authz) GetMeta() *Meta {
@@ -7269,15 +7339,20 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\fRuleVariable\x120\n" +
 	"\x04name\x18\x01 \x01(\x0e2\x1c.bigpipe.v1.RuleVariableNameR\x04name\x12\x1f\n" +
 	"\bargument\x18\x02 \x01(\tH\x00R\bargument\x88\x01\x01B\v\n" +
-	"\t_argument\"\xc9\x01\n" +
+	"\t_argument\"\x80\x02\n" +
 	"\x05Class\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\astrings\x18\x03 \x03(\tR\astrings\x12\x14\n" +
 	"\x05hosts\x18\x04 \x03(\tR\x05hosts\x124\n" +
 	"\bnetworks\x18\x05 \x03(\v2\x18.bigpipe.v1.ClassNetworkR\bnetworks\x12\x17\n" +
-	"\x04file\x18\x06 \x01(\tH\x00R\x04file\x88\x01\x01B\a\n" +
-	"\x05_file\"B\n" +
+	"\x04file\x18\x06 \x01(\tH\x00R\x04file\x88\x01\x01\x125\n" +
+	"\bcontents\x18\a \x01(\v2\x19.bigpipe.v1.ClassContentsR\bcontentsB\a\n" +
+	"\x05_file\"u\n" +
+	"\rClassContents\x12\x18\n" +
+	"\astrings\x18\x01 \x03(\tR\astrings\x12\x14\n" +
+	"\x05hosts\x18\x02 \x03(\tR\x05hosts\x124\n" +
+	"\bnetworks\x18\x03 \x03(\v2\x18.bigpipe.v1.ClassNetworkR\bnetworks\"B\n" +
 	"\fClassNetwork\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
 	"\anetmask\x18\x02 \x01(\tR\anetmask\"\xe7\x04\n" +
@@ -7639,7 +7714,7 @@ func file_bigpipe_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 23)
-var file_bigpipe_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_bigpipe_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_bigpipe_v1_config_proto_goTypes = []any{
 	(LbMode)(0),               // 0: bigpipe.v1.LbMode
 	(PersistMode)(0),          // 1: bigpipe.v1.PersistMode
@@ -7697,21 +7772,22 @@ var file_bigpipe_v1_config_proto_goTypes = []any{
 	(*RuleAddress)(nil),       // 53: bigpipe.v1.RuleAddress
 	(*RuleVariable)(nil),      // 54: bigpipe.v1.RuleVariable
 	(*Class)(nil),             // 55: bigpipe.v1.Class
-	(*ClassNetwork)(nil),      // 56: bigpipe.v1.ClassNetwork
-	(*Monitor)(nil),           // 57: bigpipe.v1.Monitor
-	(*MonitorUse)(nil),        // 58: bigpipe.v1.MonitorUse
-	(*Snat)(nil),              // 59: bigpipe.v1.Snat
-	(*Nat)(nil),               // 60: bigpipe.v1.Nat
-	(*Proxy)(nil),             // 61: bigpipe.v1.Proxy
-	(*Interface)(nil),         // 62: bigpipe.v1.Interface
-	(*Ipalias)(nil),           // 63: bigpipe.v1.Ipalias
-	(*Alias)(nil),             // 64: bigpipe.v1.Alias
-	(*Vlan)(nil),              // 65: bigpipe.v1.Vlan
-	(*Vlangroup)(nil),         // 66: bigpipe.v1.Vlangroup
-	(*SelfAddress)(nil),       // 67: bigpipe.v1.SelfAddress
-	(*Trunk)(nil),             // 68: bigpipe.v1.Trunk
-	(*Stp)(nil),               // 69: bigpipe.v1.Stp
-	(*Authz)(nil),             // 70: bigpipe.v1.Authz
+	(*ClassContents)(nil),     // 56: bigpipe.v1.ClassContents
+	(*ClassNetwork)(nil),      // 57: bigpipe.v1.ClassNetwork
+	(*Monitor)(nil),           // 58: bigpipe.v1.Monitor
+	(*MonitorUse)(nil),        // 59: bigpipe.v1.MonitorUse
+	(*Snat)(nil),              // 60: bigpipe.v1.Snat
+	(*Nat)(nil),               // 61: bigpipe.v1.Nat
+	(*Proxy)(nil),             // 62: bigpipe.v1.Proxy
+	(*Interface)(nil),         // 63: bigpipe.v1.Interface
+	(*Ipalias)(nil),           // 64: bigpipe.v1.Ipalias
+	(*Alias)(nil),             // 65: bigpipe.v1.Alias
+	(*Vlan)(nil),              // 66: bigpipe.v1.Vlan
+	(*Vlangroup)(nil),         // 67: bigpipe.v1.Vlangroup
+	(*SelfAddress)(nil),       // 68: bigpipe.v1.SelfAddress
+	(*Trunk)(nil),             // 69: bigpipe.v1.Trunk
+	(*Stp)(nil),               // 70: bigpipe.v1.Stp
+	(*Authz)(nil),             // 71: bigpipe.v1.Authz
 }
 var file_bigpipe_v1_config_proto_depIdxs = []int32{
 	23,  // 0: bigpipe.v1.Meta.position:type_name -> bigpipe.v1.Position
@@ -7724,22 +7800,22 @@ var file_bigpipe_v1_config_proto_depIdxs = []int32{
 	34,  // 7: bigpipe.v1.Object.virtual_address:type_name -> bigpipe.v1.VirtualAddress
 	35,  // 8: bigpipe.v1.Object.node:type_name -> bigpipe.v1.Node
 	36,  // 9: bigpipe.v1.Object.service:type_name -> bigpipe.v1.Service
-	57,  // 10: bigpipe.v1.Object.monitor:type_name -> bigpipe.v1.Monitor
+	58,  // 10: bigpipe.v1.Object.monitor:type_name -> bigpipe.v1.Monitor
 	55,  // 11: bigpipe.v1.Object.class:type_name -> bigpipe.v1.Class
-	59,  // 12: bigpipe.v1.Object.snat:type_name -> bigpipe.v1.Snat
-	60,  // 13: bigpipe.v1.Object.nat:type_name -> bigpipe.v1.Nat
-	61,  // 14: bigpipe.v1.Object.proxy:type_name -> bigpipe.v1.Proxy
-	62,  // 15: bigpipe.v1.Object.interface:type_name -> bigpipe.v1.Interface
-	63,  // 16: bigpipe.v1.Object.ipalias:type_name -> bigpipe.v1.Ipalias
-	64,  // 17: bigpipe.v1.Object.alias:type_name -> bigpipe.v1.Alias
-	65,  // 18: bigpipe.v1.Object.vlan:type_name -> bigpipe.v1.Vlan
-	67,  // 19: bigpipe.v1.Object.self:type_name -> bigpipe.v1.SelfAddress
-	68,  // 20: bigpipe.v1.Object.trunk:type_name -> bigpipe.v1.Trunk
-	69,  // 21: bigpipe.v1.Object.stp:type_name -> bigpipe.v1.Stp
-	70,  // 22: bigpipe.v1.Object.authz:type_name -> bigpipe.v1.Authz
-	58,  // 23: bigpipe.v1.Object.monitor_use:type_name -> bigpipe.v1.MonitorUse
+	60,  // 12: bigpipe.v1.Object.snat:type_name -> bigpipe.v1.Snat
+	61,  // 13: bigpipe.v1.Object.nat:type_name -> bigpipe.v1.Nat
+	62,  // 14: bigpipe.v1.Object.proxy:type_name -> bigpipe.v1.Proxy
+	63,  // 15: bigpipe.v1.Object.interface:type_name -> bigpipe.v1.Interface
+	64,  // 16: bigpipe.v1.Object.ipalias:type_name -> bigpipe.v1.Ipalias
+	65,  // 17: bigpipe.v1.Object.alias:type_name -> bigpipe.v1.Alias
+	66,  // 18: bigpipe.v1.Object.vlan:type_name -> bigpipe.v1.Vlan
+	68,  // 19: bigpipe.v1.Object.self:type_name -> bigpipe.v1.SelfAddress
+	69,  // 20: bigpipe.v1.Object.trunk:type_name -> bigpipe.v1.Trunk
+	70,  // 21: bigpipe.v1.Object.stp:type_name -> bigpipe.v1.Stp
+	71,  // 22: bigpipe.v1.Object.authz:type_name -> bigpipe.v1.Authz
+	59,  // 23: bigpipe.v1.Object.monitor_use:type_name -> bigpipe.v1.MonitorUse
 	28,  // 24: bigpipe.v1.Object.kept:type_name -> bigpipe.v1.Kept
-	66,  // 25: bigpipe.v1.Object.vlangroup:type_name -> bigpipe.v1.Vlangroup
+	67,  // 25: bigpipe.v1.Object.vlangroup:type_name -> bigpipe.v1.Vlangroup
 	25,  // 26: bigpipe.v1.Kept.meta:type_name -> bigpipe.v1.Meta
 	25,  // 27: bigpipe.v1.Pool.meta:type_name -> bigpipe.v1.Meta
 	31,  // 28: bigpipe.v1.Pool.members:type_name -> bigpipe.v1.Member
@@ -7808,27 +7884,29 @@ var file_bigpipe_v1_config_proto_depIdxs = []int32{
 	53,  // 91: bigpipe.v1.RuleComparison.address:type_name -> bigpipe.v1.RuleAddress
 	22,  // 92: bigpipe.v1.RuleVariable.name:type_name -> bigpipe.v1.RuleVariableName
 	25,  // 93: bigpipe.v1.Class.meta:type_name -> bigpipe.v1.Meta
-	56,  // 94: bigpipe.v1.Class.networks:type_name -> bigpipe.v1.ClassNetwork
-	25,  // 95: bigpipe.v1.Monitor.meta:type_name -> bigpipe.v1.Meta
-	25,  // 96: bigpipe.v1.MonitorUse.meta:type_name -> bigpipe.v1.Meta
-	25,  // 97: bigpipe.v1.Snat.meta:type_name -> bigpipe.v1.Meta
-	25,  // 98: bigpipe.v1.Nat.meta:type_name -> bigpipe.v1.Meta
-	25,  // 99: bigpipe.v1.Proxy.meta:type_name -> bigpipe.v1.Meta
-	25,  // 100: bigpipe.v1.Interface.meta:type_name -> bigpipe.v1.Meta
-	19,  // 101: bigpipe.v1.Interface.failsafe:type_name -> bigpipe.v1.Failsafe
-	25,  // 102: bigpipe.v1.Ipalias.meta:type_name -> bigpipe.v1.Meta
-	25,  // 103: bigpipe.v1.Alias.meta:type_name -> bigpipe.v1.Meta
-	25,  // 104: bigpipe.v1.Vlan.meta:type_name -> bigpipe.v1.Meta
-	25,  // 105: bigpipe.v1.Vlangroup.meta:type_name -> bigpipe.v1.Meta
-	25,  // 106: bigpipe.v1.SelfAddress.meta:type_name -> bigpipe.v1.Meta
-	25,  // 107: bigpipe.v1.Trunk.meta:type_name -> bigpipe.v1.Meta
-	25,  // 108: bigpipe.v1.Stp.meta:type_name -> bigpipe.v1.Meta
-	25,  // 109: bigpipe.v1.Authz.meta:type_name -> bigpipe.v1.Meta
-	110, // [110:110] is the sub-list for method output_type
-	110, // [110:110] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	57,  // 94: bigpipe.v1.Class.networks:type_name -> bigpipe.v1.ClassNetwork
+	56,  // 95: bigpipe.v1.Class.contents:type_name -> bigpipe.v1.ClassContents
+	57,  // 96: bigpipe.v1.ClassContents.networks:type_name -> bigpipe.v1.ClassNetwork
+	25,  // 97: bigpipe.v1.Monitor.meta:type_name -> bigpipe.v1.Meta
+	25,  // 98: bigpipe.v1.MonitorUse.meta:type_name -> bigpipe.v1.Meta
+	25,  // 99: bigpipe.v1.Snat.meta:type_name -> bigpipe.v1.Meta
+	25,  // 100: bigpipe.v1.Nat.meta:type_name -> bigpipe.v1.Meta
+	25,  // 101: bigpipe.v1.Proxy.meta:type_name -> bigpipe.v1.Meta
+	25,  // 102: bigpipe.v1.Interface.meta:type_name -> bigpipe.v1.Meta
+	19,  // 103: bigpipe.v1.Interface.failsafe:type_name -> bigpipe.v1.Failsafe
+	25,  // 104: bigpipe.v1.Ipalias.meta:type_name -> bigpipe.v1.Meta
+	25,  // 105: bigpipe.v1.Alias.meta:type_name -> bigpipe.v1.Meta
+	25,  // 106: bigpipe.v1.Vlan.meta:type_name -> bigpipe.v1.Meta
+	25,  // 107: bigpipe.v1.Vlangroup.meta:type_name -> bigpipe.v1.Meta
+	25,  // 108: bigpipe.v1.SelfAddress.meta:type_name -> bigpipe.v1.Meta
+	25,  // 109: bigpipe.v1.Trunk.meta:type_name -> bigpipe.v1.Meta
+	25,  // 110: bigpipe.v1.Stp.meta:type_name -> bigpipe.v1.Meta
+	25,  // 111: bigpipe.v1.Authz.meta:type_name -> bigpipe.v1.Meta
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_config_proto_init() }
@@ -7899,24 +7977,24 @@ func file_bigpipe_v1_config_proto_init() {
 	file_bigpipe_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[31].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
-	file_bigpipe_v1_config_proto_msgTypes[34].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[35].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[36].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[38].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
-	file_bigpipe_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
-	file_bigpipe_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_config_proto_rawDesc), len(file_bigpipe_v1_config_proto_rawDesc)),
 			NumEnums:      23,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

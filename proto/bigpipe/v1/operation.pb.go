@@ -1067,7 +1067,9 @@ type StatisticsReply struct {
 	Pools    []*PoolStatistics      `protobuf:"bytes,2,rep,name=pools,proto3" json:"pools,omitempty"`
 	Unit     *UnitStatistics        `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
 	// Nodes (addresses) with the sums of their members.
-	Nodes         []*NodeStatistics `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []*NodeStatistics `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// What each monitor says of each node that it checks.
+	Monitors      []*MonitorStatistics `protobuf:"bytes,5,rep,name=monitors,proto3" json:"monitors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1126,6 +1128,13 @@ func (x *StatisticsReply) GetUnit() *UnitStatistics {
 func (x *StatisticsReply) GetNodes() []*NodeStatistics {
 	if x != nil {
 		return x.Nodes
+	}
+	return nil
+}
+
+func (x *StatisticsReply) GetMonitors() []*MonitorStatistics {
+	if x != nil {
+		return x.Monitors
 	}
 	return nil
 }
@@ -1564,6 +1573,77 @@ func (x *NodeStatistics) GetDataplane() string {
 	return ""
 }
 
+// MonitorStatistics is one monitor at one node: an instance.
+type MonitorStatistics struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "ADDRESS" or "ADDRESS:PORT".
+	Node    string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Monitor string `protobuf:"bytes,2,opt,name=monitor,proto3" json:"monitor,omitempty"`
+	// Unchecked, checking, up or down.
+	State         MemberState `protobuf:"varint,3,opt,name=state,proto3,enum=bigpipe.v1.MemberState" json:"state,omitempty"`
+	Dataplane     string      `protobuf:"bytes,4,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MonitorStatistics) Reset() {
+	*x = MonitorStatistics{}
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MonitorStatistics) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MonitorStatistics) ProtoMessage() {}
+
+func (x *MonitorStatistics) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MonitorStatistics.ProtoReflect.Descriptor instead.
+func (*MonitorStatistics) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MonitorStatistics) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *MonitorStatistics) GetMonitor() string {
+	if x != nil {
+		return x.Monitor
+	}
+	return ""
+}
+
+func (x *MonitorStatistics) GetState() MemberState {
+	if x != nil {
+		return x.State
+	}
+	return MemberState_MEMBER_STATE_UNSPECIFIED
+}
+
+func (x *MonitorStatistics) GetDataplane() string {
+	if x != nil {
+		return x.Dataplane
+	}
+	return ""
+}
+
 // PersistOutcomes counts what the persistence method found and did, one counter a word.
 type PersistOutcomes struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -1585,7 +1665,7 @@ type PersistOutcomes struct {
 
 func (x *PersistOutcomes) Reset() {
 	*x = PersistOutcomes{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1677,7 @@ func (x *PersistOutcomes) String() string {
 func (*PersistOutcomes) ProtoMessage() {}
 
 func (x *PersistOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1690,7 @@ func (x *PersistOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersistOutcomes.ProtoReflect.Descriptor instead.
 func (*PersistOutcomes) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{22}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PersistOutcomes) GetNone() uint64 {
@@ -1709,7 +1789,7 @@ type PoolStatistics struct {
 
 func (x *PoolStatistics) Reset() {
 	*x = PoolStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1801,7 @@ func (x *PoolStatistics) String() string {
 func (*PoolStatistics) ProtoMessage() {}
 
 func (x *PoolStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1814,7 @@ func (x *PoolStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatistics.ProtoReflect.Descriptor instead.
 func (*PoolStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{23}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PoolStatistics) GetName() string {
@@ -1781,7 +1861,7 @@ type UnitStatistics struct {
 
 func (x *UnitStatistics) Reset() {
 	*x = UnitStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1873,7 @@ func (x *UnitStatistics) String() string {
 func (*UnitStatistics) ProtoMessage() {}
 
 func (x *UnitStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1886,7 @@ func (x *UnitStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatistics.ProtoReflect.Descriptor instead.
 func (*UnitStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{24}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UnitStatistics) GetUptimeSeconds() uint64 {
@@ -1869,7 +1949,7 @@ type ResetStatisticsRequest struct {
 
 func (x *ResetStatisticsRequest) Reset() {
 	*x = ResetStatisticsRequest{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +1961,7 @@ func (x *ResetStatisticsRequest) String() string {
 func (*ResetStatisticsRequest) ProtoMessage() {}
 
 func (x *ResetStatisticsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +1974,7 @@ func (x *ResetStatisticsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetStatisticsRequest.ProtoReflect.Descriptor instead.
 func (*ResetStatisticsRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{25}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResetStatisticsRequest) GetPool() string {
@@ -1926,7 +2006,7 @@ type ResetStatisticsReply struct {
 
 func (x *ResetStatisticsReply) Reset() {
 	*x = ResetStatisticsReply{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2018,7 @@ func (x *ResetStatisticsReply) String() string {
 func (*ResetStatisticsReply) ProtoMessage() {}
 
 func (x *ResetStatisticsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2031,7 @@ func (x *ResetStatisticsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetStatisticsReply.ProtoReflect.Descriptor instead.
 func (*ResetStatisticsReply) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{26}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 var File_bigpipe_v1_operation_proto protoreflect.FileDescriptor
@@ -2049,12 +2129,13 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x05_poolB\n" +
 	"\n" +
 	"\b_virtualB\a\n" +
-	"\x05_node\"\xe0\x01\n" +
+	"\x05_node\"\x9b\x02\n" +
 	"\x0fStatisticsReply\x129\n" +
 	"\bvirtuals\x18\x01 \x03(\v2\x1d.bigpipe.v1.VirtualStatisticsR\bvirtuals\x120\n" +
 	"\x05pools\x18\x02 \x03(\v2\x1a.bigpipe.v1.PoolStatisticsR\x05pools\x12.\n" +
 	"\x04unit\x18\x03 \x01(\v2\x1a.bigpipe.v1.UnitStatisticsR\x04unit\x120\n" +
-	"\x05nodes\x18\x04 \x03(\v2\x1a.bigpipe.v1.NodeStatisticsR\x05nodes\"l\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x1a.bigpipe.v1.NodeStatisticsR\x05nodes\x129\n" +
+	"\bmonitors\x18\x05 \x03(\v2\x1d.bigpipe.v1.MonitorStatisticsR\bmonitors\"l\n" +
 	"\x12ConnectionCounters\x12\x18\n" +
 	"\acurrent\x18\x01 \x01(\x04R\acurrent\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x04R\x03max\x12\x14\n" +
@@ -2087,7 +2168,12 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.bigpipe.v1.MemberStateR\x05state\x12@\n" +
 	"\vconnections\x18\x03 \x01(\v2\x1e.bigpipe.v1.ConnectionCountersR\vconnections\x12.\n" +
 	"\x05bytes\x18\x04 \x01(\v2\x18.bigpipe.v1.ByteCountersR\x05bytes\x12\x1c\n" +
-	"\tdataplane\x18\x05 \x01(\tR\tdataplane\"\xdf\x02\n" +
+	"\tdataplane\x18\x05 \x01(\tR\tdataplane\"\x8e\x01\n" +
+	"\x11MonitorStatistics\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\amonitor\x18\x02 \x01(\tR\amonitor\x12-\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x17.bigpipe.v1.MemberStateR\x05state\x12\x1c\n" +
+	"\tdataplane\x18\x04 \x01(\tR\tdataplane\"\xdf\x02\n" +
 	"\x0fPersistOutcomes\x12\x12\n" +
 	"\x04none\x18\x01 \x01(\x04R\x04none\x12\x1c\n" +
 	"\tmalformed\x18\x02 \x01(\x04R\tmalformed\x12%\n" +
@@ -2156,7 +2242,7 @@ func file_bigpipe_v1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(MemberState)(0),               // 0: bigpipe.v1.MemberState
 	(*RecordFilter)(nil),           // 1: bigpipe.v1.RecordFilter
@@ -2181,44 +2267,47 @@ var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(*VirtualStatistics)(nil),      // 20: bigpipe.v1.VirtualStatistics
 	(*MemberStatistics)(nil),       // 21: bigpipe.v1.MemberStatistics
 	(*NodeStatistics)(nil),         // 22: bigpipe.v1.NodeStatistics
-	(*PersistOutcomes)(nil),        // 23: bigpipe.v1.PersistOutcomes
-	(*PoolStatistics)(nil),         // 24: bigpipe.v1.PoolStatistics
-	(*UnitStatistics)(nil),         // 25: bigpipe.v1.UnitStatistics
-	(*ResetStatisticsRequest)(nil), // 26: bigpipe.v1.ResetStatisticsRequest
-	(*ResetStatisticsReply)(nil),   // 27: bigpipe.v1.ResetStatisticsReply
-	nil,                            // 28: bigpipe.v1.UnitStatistics.CountersEntry
-	(PersistMode)(0),               // 29: bigpipe.v1.PersistMode
+	(*MonitorStatistics)(nil),      // 23: bigpipe.v1.MonitorStatistics
+	(*PersistOutcomes)(nil),        // 24: bigpipe.v1.PersistOutcomes
+	(*PoolStatistics)(nil),         // 25: bigpipe.v1.PoolStatistics
+	(*UnitStatistics)(nil),         // 26: bigpipe.v1.UnitStatistics
+	(*ResetStatisticsRequest)(nil), // 27: bigpipe.v1.ResetStatisticsRequest
+	(*ResetStatisticsReply)(nil),   // 28: bigpipe.v1.ResetStatisticsReply
+	nil,                            // 29: bigpipe.v1.UnitStatistics.CountersEntry
+	(PersistMode)(0),               // 30: bigpipe.v1.PersistMode
 }
 var file_bigpipe_v1_operation_proto_depIdxs = []int32{
-	29, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
-	29, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
+	30, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
+	30, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
 	1,  // 2: bigpipe.v1.ListRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
 	2,  // 3: bigpipe.v1.ListRecordsReply.records:type_name -> bigpipe.v1.Record
 	1,  // 4: bigpipe.v1.ClearRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
 	11, // 5: bigpipe.v1.ForecastReply.members:type_name -> bigpipe.v1.ForecastMember
 	14, // 6: bigpipe.v1.ListConnectionsReply.connections:type_name -> bigpipe.v1.Connection
 	20, // 7: bigpipe.v1.StatisticsReply.virtuals:type_name -> bigpipe.v1.VirtualStatistics
-	24, // 8: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
-	25, // 9: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
+	25, // 8: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
+	26, // 9: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
 	22, // 10: bigpipe.v1.StatisticsReply.nodes:type_name -> bigpipe.v1.NodeStatistics
-	17, // 11: bigpipe.v1.VirtualStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 12: bigpipe.v1.VirtualStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 13: bigpipe.v1.MemberStatistics.state:type_name -> bigpipe.v1.MemberState
-	17, // 14: bigpipe.v1.MemberStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 15: bigpipe.v1.MemberStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 16: bigpipe.v1.NodeStatistics.state:type_name -> bigpipe.v1.MemberState
-	17, // 17: bigpipe.v1.NodeStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 18: bigpipe.v1.NodeStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	21, // 19: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
-	23, // 20: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
-	17, // 21: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 22: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	28, // 23: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	23, // 11: bigpipe.v1.StatisticsReply.monitors:type_name -> bigpipe.v1.MonitorStatistics
+	17, // 12: bigpipe.v1.VirtualStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 13: bigpipe.v1.VirtualStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 14: bigpipe.v1.MemberStatistics.state:type_name -> bigpipe.v1.MemberState
+	17, // 15: bigpipe.v1.MemberStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 16: bigpipe.v1.MemberStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 17: bigpipe.v1.NodeStatistics.state:type_name -> bigpipe.v1.MemberState
+	17, // 18: bigpipe.v1.NodeStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 19: bigpipe.v1.NodeStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 20: bigpipe.v1.MonitorStatistics.state:type_name -> bigpipe.v1.MemberState
+	21, // 21: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
+	24, // 22: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
+	17, // 23: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 24: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	29, // 25: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_operation_proto_init() }
@@ -2233,14 +2322,14 @@ func file_bigpipe_v1_operation_proto_init() {
 	file_bigpipe_v1_operation_proto_msgTypes[10].OneofWrappers = []any{}
 	file_bigpipe_v1_operation_proto_msgTypes[11].OneofWrappers = []any{}
 	file_bigpipe_v1_operation_proto_msgTypes[14].OneofWrappers = []any{}
-	file_bigpipe_v1_operation_proto_msgTypes[25].OneofWrappers = []any{}
+	file_bigpipe_v1_operation_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_operation_proto_rawDesc), len(file_bigpipe_v1_operation_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -65,8 +65,13 @@ func Run(ctx context.Context, o Options, interact func(context.Context, *client.
 				os.RemoveAll(dir)
 			}
 		}()
-	} else if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+	} else {
+		if dir, err = filepath.Abs(dir); err != nil { // a socket's address has an absolute path
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
 	}
 	children := newProcesses(dir)
 	defer children.stop()

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// monitoredSite has monitors that derive from each other, in a circle too, and their uses.
+func monitoredSite() View {
+	o := NewOverlay(nil)
+	monitor := func(m *pb.Monitor) { o.Put(&pb.Object{Kind: &pb.Object_Monitor{Monitor: m}}) }
+	use := func(u *pb.MonitorUse) { o.Put(&pb.Object{Kind: &pb.Object_MonitorUse{MonitorUse: u}}) }
+	monitor(&pb.Monitor{Name: "shop", Use: "http", Interval: proto.Uint32(10)})
+	monitor(&pb.Monitor{Name: "aside", Use: "shop", Dest: proto.String("11.11.11.1:*"), Enabled: proto.Bool(false)})
+	monitor(&pb.Monitor{Name: "six", Use: "tcp", Dest: proto.String("[2001:db8::9]:443")})
+	monitor(&pb.Monitor{Name: "port", Use: "tcp", Dest: proto.String("*:8080")})
+	monitor(&pb.Monitor{Name: "a", Use: "b"})
+	monitor(&pb.Monitor{Name: "b", Use: "a"})
+	monitor(&pb.Monitor{Name: "self", Use: "self"})
+	use(&pb.MonitorUse{Target: "*:80", Monitors: []string{"tcp"}})
+	use(&pb.MonitorUse{Target: "10.1.1.1:80", Monitors: []string{"shop", "aside"}})
+	use(&pb.MonitorUse{Target: "10.1.1.2:80", Enabled: proto.Bool(false)})
+	use(&pb.MonitorUse{Target: "10.1.1.1", Monitors: []string{"icmp"}})
+	return o
+}
+
+func TestMonitorDestination(t *testing.T) {
+	v := monitoredSite()
+	for _, test := range []struct{ monitor, node, want string }{
+		{"http", "10.1.1.1:80", "10.1.1.1:80"},
+		{"http", "10.1.1.1", "10.1.1.1"},
+		{"http", "[2001:db8::1]:80", "[2001:db8::1]:80"},
+		{"https_443", "10.1.1.1:80", "10.1.1.1:443"},
+		{"shop", "10.1.1.1:80", "10.1.1.1:80"},
+		{"aside", "10.1.1.1:80", "11.11.11.1:80"},
+		{"aside", "10.1.1.1", "11.11.11.1"},
+		{"six", "10.1.1.1:80", "[2001:db8::9]:443"},
+		{"port", "2001:db8::1", "[2001:db8::1]:8080"},
+		{"a", "10.1.1.1:80", "10.1.1.1:80"},
+		{"self", "10.1.1.1:80", "10.1.1.1:80"},
+		{"nosuch", "10.1.1.1:80", "10.1.1.1:80"},
+	} {
+		if got := MonitorDestination(v, test.monitor, test.node); got != test.want {
+			t.Errorf("%s at %s looks at %s, not %s", test.monitor, test.node, got, test.want)
+		}
+	}
+}
+
+func TestMonitorTimes(t *testing.T) {
+	v := monitoredSite()
+	for name, want := range map[string][2]uint32{"http": {5, 16}, "shop": {10, 16}, "aside": {10, 16}, "a": {0, 0}} {
+		if interval, timeout := MonitorTimes(v, name); interval != want[0] || timeout != want[1] {
+			t.Errorf("%s: %d and %d seconds, want %v", name, interval, timeout, want)
+		}
+	}
+}
+
+func TestMonitorsOf(t *testing.T) {
+	v := monitoredSite()
+	for _, test := range []struct {
+		node, want string
+		enabled    bool
+	}{
+		{"10.1.1.1:80", "shop aside", true},
+		{"10.1.1.2:80", "tcp", false},
+		{"10.1.1.3:80", "tcp", true},
+		{"10.1.1.1:443", "", true},
+		{"10.1.1.1", "icmp", true},
+		{"10.1.1.2", "", true},
+	} {
+		names, enabled := MonitorsOf(v, test.node)
+		if strings.Join(names, " ") != test.want || enabled != test.enabled {
+			t.Errorf("%s: %v, enabled %v", test.node, names, enabled)
+		}
+	}
+	for name, want := range map[string]bool{"shop": true, "aside": false, "http": true, "nosuch": false} {
+		if MonitorEnabled(v, name) != want {
+			t.Errorf("%s: enabled is not %v", name, want)
+		}
+	}
+}
