@@ -226,6 +226,9 @@ func NotShown(d *pb.Diagnostic) (n int, what string) {
 	return n, strings.TrimSuffix(rest, " are not shown")
 }
 
+// LongestLine is how much of a line a diagnostic shows, in bytes.
+const LongestLine = 4096
+
 // line returns a line of the text without its end. Lines are those of the origin.
 func (s *source) line(number uint32) string {
 	rest := s.text
@@ -240,9 +243,8 @@ func (s *source) line(number uint32) string {
 	if number == s.firstLine && s.firstColumn > 1 {
 		text = strings.Repeat(" ", int(s.firstColumn-1)) + text
 	}
-	const longest = 4096
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "")
+	if len(text) > LongestLine {
+		text = strings.ToValidUTF8(text[:LongestLine], "")
 	}
 	return strings.TrimSuffix(text, "\r")
 }

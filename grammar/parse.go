@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -257,6 +258,7 @@ type building struct {
 	table *Table
 	msg   protoreflect.Message
 	meta  *pb.Meta
+	// given holds the attributes that were given, each once.
 	given []*Attribute
 	// What the statement says beside the message, as in Statement.
 	cleared       []string
@@ -275,12 +277,8 @@ func (cl *clause) build(t *Table, m proto.Message, meta *pb.Meta) *building {
 func (b *building) attribute(s spelling, at lexer.Token, c *cursor) bool {
 	a := s.row
 	repeated := a.field.IsList() && a.Field != "pools" && a.Field != "vlans" && a.Field != "trusted_proxies"
-	for _, g := range b.given {
-		if g == a && !repeated {
-			b.p.faults.at(at, CodeDuplicate, "", "existing %s: it is given twice", a.Name())
-			b.given = append(b.given, a)
-			break
-		}
+	if !repeated && slices.Contains(b.given, a) {
+		b.p.faults.at(at, CodeDuplicate, "", "existing %s: it is given twice", a.Name())
 	}
 	b.note(a, at, s.words)
 	b.removes = b.removes || s.off && a.field.IsList()
@@ -315,7 +313,9 @@ func (b *building) attribute(s spelling, at lexer.Token, c *cursor) bool {
 
 // note remembers that an attribute was given and where.
 func (b *building) note(a *Attribute, at lexer.Token, words []string) {
-	b.given = append(b.given, a)
+	if !slices.Contains(b.given, a) {
+		b.given = append(b.given, a)
+	}
 	if b.meta == nil {
 		return
 	}

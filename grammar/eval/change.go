@@ -93,9 +93,12 @@ func (e *evaluator) change(s *grammar.Statement) {
 	if old != nil && !e.hasRoom(s, old) {
 		return
 	}
-	o := config.Clone(old)
-	if o == nil {
-		o = emptyLike(s.Object)
+	o := emptyLike(s.Object)
+	if old != nil {
+		var ok bool
+		if o, ok = e.copyOf(s, old); !ok {
+			return
+		}
 	}
 	source := config.Clone(s.Object)
 	if p := source.GetPool(); p != nil {
@@ -147,6 +150,12 @@ func (e *evaluator) mayCreate(s *grammar.Statement) bool {
 
 // rewrite stores an object of which a statement changed a part. Its Meta then says where those parts stand.
 func (e *evaluator) rewrite(s *grammar.Statement, old, o *pb.Object, given *pb.Meta) {
+	e.annotate(s, old, o, given)
+	e.put(s, o)
+}
+
+// annotate gives an object of which a statement changed a part the places of those parts.
+func (e *evaluator) annotate(s *grammar.Statement, old, o *pb.Object, given *pb.Meta) {
 	key := o.Key()
 	kind, _ := pb.SplitKey(key)
 	meta := metaOf(o)
@@ -166,8 +175,7 @@ func (e *evaluator) rewrite(s *grammar.Statement, old, o *pb.Object, given *pb.M
 		})
 		meta.Attributes = append(meta.Attributes, a)
 	}
-	e.put(s, o)
-	t := e.touched[key]
+	t := e.touch(s, key)
 	for _, a := range given.GetAttributes() {
 		t.attributes[a.GetAttribute()] = true
 	}
@@ -191,8 +199,9 @@ func (e *evaluator) changeMembers(s *grammar.Statement, p, given *pb.Pool) bool 
 	members := given.GetMembers()
 	given.Members = nil
 	ok := true
+	find := memberFinder(p, len(members))
 	for _, m := range members {
-		i := indexMember(p, m.GetAddress())
+		i := find(m.GetAddress())
 		if i < 0 {
 			e.memberNotFound(s, p, m)
 			ok = false
@@ -202,6 +211,24 @@ func (e *evaluator) changeMembers(s *grammar.Statement, p, given *pb.Pool) bool 
 		p.Members[i].Meta = m.GetMeta()
 	}
 	return ok
+}
+
+// memberFinder returns a function that finds the place of a member in a pool that does not change meanwhile, -1 if it is not there. It is
+// made for so many calls.
+func memberFinder(p *pb.Pool, calls int) func(address string) int {
+	if calls <= 1 {
+		return func(address string) int { return indexMember(p, address) }
+	}
+	at := make(map[string]int, len(p.GetMembers()))
+	for i, m := range slices.Backward(p.GetMembers()) {
+		at[m.GetAddress()] = i
+	}
+	return func(address string) int {
+		if i, found := at[address]; found {
+			return i
+		}
+		return -1
+	}
 }
 
 func indexMember(p *pb.Pool, address string) int {
@@ -222,55 +249,87 @@ func (e *evaluator) memberNotFound(s *grammar.Statement, p *pb.Pool, m *pb.Membe
 
 // raiseEpochs gives the members whose text says epoch new the next epoch.
 func (e *evaluator) raiseEpochs(s *grammar.Statement, p, old *pb.Pool) {
+	if len(s.NewEpoch) == 0 {
+		return
+	}
+	raised := make(map[string]bool, len(s.NewEpoch))
+	for _, address := range s.NewEpoch {
+		raised[address] = true
+	}
+	find := memberFinder(old, len(s.NewEpoch))
 	for _, m := range p.GetMembers() {
-		if !slices.Contains(s.NewEpoch, m.GetAddress()) {
+		if !raised[m.GetAddress()] {
 			continue
 		}
 		epoch := uint64(0)
-		if i := indexMember(old, m.GetAddress()); i >= 0 {
+		if i := find(m.GetAddress()); i >= 0 {
 			epoch = old.Members[i].GetEpoch()
 		}
 		m.Epoch = proto.Uint64(epoch + 1)
 	}
 }
 
-// addMembers adds members to a pool.
-func (e *evaluator) addMembers(s *grammar.Statement) {
-	o := config.Clone(e.view.Get(s.Key))
-	if o == nil {
-		e.notFound(s, s.Key)
+// addMembers carries out statements that follow one another and each add members to one pool.
+func (e *evaluator) addMembers(statements []*grammar.Statement) {
+	first := statements[0]
+	old := e.view.Get(first.Key)
+	if old == nil {
+		for _, s := range statements {
+			e.notFound(s, s.Key)
+		}
 		return
 	}
-	given := config.Clone(s.Object).GetPool()
-	e.raiseEpochs(s, given, o.GetPool())
-	for _, m := range given.GetMembers() {
-		if indexMember(o.GetPool(), m.GetAddress()) >= 0 {
-			e.fault(memberAt(s, m), CodeExisting, "pool %s: existing member %s", o.GetPool().GetName(), m.GetAddress())
-			continue
-		}
-		o.GetPool().Members = append(o.GetPool().Members, m)
+	o, ok := e.copyOf(first, old)
+	if !ok {
+		return
 	}
-	e.rewrite(s, e.view.Get(s.Key), o, given.GetMeta())
-	e.summarize(s)
+	p := o.GetPool()
+	there := make(map[string]bool, len(p.GetMembers())+len(statements))
+	for _, m := range p.GetMembers() {
+		there[m.GetAddress()] = true
+	}
+	for _, s := range statements {
+		e.countIgnored(s)
+		given := config.Clone(s.Object).GetPool()
+		e.raiseEpochs(s, given, nil)
+		for _, m := range given.GetMembers() {
+			if there[m.GetAddress()] {
+				e.fault(memberAt(s, m), CodeExisting, "pool %s: existing member %s", p.GetName(), m.GetAddress())
+				continue
+			}
+			there[m.GetAddress()] = true
+			p.Members = append(p.Members, m)
+		}
+		e.annotate(s, old, o, given.GetMeta())
+		e.summarize(s)
+	}
+	e.put(statements[len(statements)-1], o)
 }
 
 // removeMembers removes members from a pool; it may end up without any.
 func (e *evaluator) removeMembers(s *grammar.Statement) {
-	o := config.Clone(e.view.Get(s.Key))
-	if o == nil {
+	old := e.view.Get(s.Key)
+	if old == nil {
 		e.notFound(s, s.Key)
 		return
 	}
-	p := o.GetPool()
-	for _, m := range s.Object.GetPool().GetMembers() {
-		i := indexMember(p, m.GetAddress())
-		if i < 0 {
-			e.memberNotFound(s, p, m)
-			continue
-		}
-		p.Members = slices.Delete(p.Members, i, i+1)
+	o, ok := e.copyOf(s, old)
+	if !ok {
+		return
 	}
-	e.rewrite(s, e.view.Get(s.Key), o, nil)
+	p := o.GetPool()
+	there := make(map[string]bool, len(p.GetMembers()))
+	for _, m := range p.GetMembers() {
+		there[m.GetAddress()] = true
+	}
+	for _, m := range s.Object.GetPool().GetMembers() {
+		if !there[m.GetAddress()] {
+			e.memberNotFound(s, p, m)
+		}
+		delete(there, m.GetAddress())
+	}
+	p.Members = slices.DeleteFunc(p.Members, func(m *pb.Member) bool { return !there[m.GetAddress()] })
+	e.rewrite(s, old, o, nil)
 	e.summarize(s)
 }
 
@@ -373,10 +432,52 @@ func (e *evaluator) hasRoom(s *grammar.Statement, old *pb.Object) bool {
 	return ok
 }
 
+const (
+	// maxCopied bounds the work of a text that changes long objects again and again, each time by a copy: in elements of lists.
+	maxCopied = 2_000_000
+	// freeElements is how long the lists of an object may be without being counted.
+	freeElements = 1000
+	// memberCost is what a member counts.
+	memberCost = 32
+)
+
+// copyOf returns a copy of an object that a statement is to change; false, and a fault is noted, when the statements of this text have
+// copied too much.
+func (e *evaluator) copyOf(s *grammar.Statement, old *pb.Object) (*pb.Object, bool) {
+	size := memberCost * len(old.GetPool().GetMembers())
+	if size == 0 {
+		old.Message().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if fd.IsList() {
+				size += v.List().Len()
+			}
+			return true
+		})
+	}
+	if size > freeElements {
+		e.copied += size
+	}
+	if e.copied > maxCopied {
+		e.fault(keyAt(s), config.CodeLimit, "%s is too long to be changed by so many statements: say more in each of them", config.Title(old.Key()))
+		return nil, false
+	}
+	return config.Clone(old), true
+}
+
 // addElements adds the texts of src that dst lacks.
 func addElements(dst, src protoreflect.List) {
+	if src.Len() == 1 {
+		if indexElement(dst, src.Get(0).String()) < 0 {
+			dst.Append(src.Get(0))
+		}
+		return
+	}
+	there := make(map[string]bool, dst.Len()+src.Len())
+	for i := range dst.Len() {
+		there[dst.Get(i).String()] = true
+	}
 	for i := range src.Len() {
-		if indexElement(dst, src.Get(i).String()) < 0 {
+		if text := src.Get(i).String(); !there[text] {
+			there[text] = true
 			dst.Append(src.Get(i))
 		}
 	}
@@ -398,8 +499,10 @@ func (e *evaluator) removeElements(s *grammar.Statement) {
 		e.notFound(s, s.Key)
 		return
 	}
-	o := config.Clone(old)
-	ok := true
+	o, ok := e.copyOf(s, old)
+	if !ok {
+		return
+	}
 	s.Object.Message().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if !fd.IsList() {
 			return true
@@ -450,18 +553,18 @@ func listKey(d protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
 }
 
 func mergeList(dst, src protoreflect.List, key protoreflect.FieldDescriptor) {
+	at := make(map[string]int, dst.Len()+src.Len())
+	for i := range dst.Len() {
+		at[dst.Get(i).Message().Get(key).String()] = i
+	}
 	for i := range src.Len() {
 		element := src.Get(i)
-		at := -1
-		for j := range dst.Len() {
-			if dst.Get(j).Message().Get(key).Equal(element.Message().Get(key)) {
-				at = j
-			}
+		name := element.Message().Get(key).String()
+		if j, found := at[name]; found {
+			dst.Set(j, element)
+			continue
 		}
-		if at >= 0 {
-			dst.Set(at, element)
-		} else {
-			dst.Append(element)
-		}
+		at[name] = dst.Len()
+		dst.Append(element)
 	}
 }

@@ -32,8 +32,15 @@ func Evaluate(base config.View, statements []*grammar.Statement, options Options
 	if options.Mode != ModeCommand {
 		e.noteDuplicates(statements)
 	}
-	for _, s := range e.statements {
-		e.evaluate(s)
+	for i := 0; i < len(e.statements); {
+		n := e.adding(e.statements[i:])
+		if n == 0 {
+			n = 1
+			e.evaluate(e.statements[i])
+		} else {
+			e.addMembers(e.statements[i : i+n])
+		}
+		i += n
 	}
 	return e.finish()
 }
@@ -59,6 +66,8 @@ type evaluator struct {
 	sticky map[string]bool
 	// hosts holds the addresses of host names; "" for one that is not known.
 	hosts map[string]string
+	// missing counts the host names without an address.
+	missing int
 	// unknown holds the places of host names that are not known.
 	unknown map[string]bool
 	ports   map[uint32]uint32
@@ -67,6 +76,10 @@ type evaluator struct {
 	// counted is where the statement begins that was counted last.
 	counted *pb.Position
 	summary []string
+	// pointed counts the undefined references whose names were looked for.
+	pointed int
+	// copied is how much copyOf has copied.
+	copied int
 	// summarized is where the statement begins that was last added to the summary.
 	summarized *pb.Position
 	// faulty holds the keys of objects whose text has faults; these are reported by the parser.
@@ -166,8 +179,6 @@ func (e *evaluator) evaluate(s *grammar.Statement) {
 		e.define(s)
 	case grammar.ActionModify, grammar.ActionSet:
 		e.change(s)
-	case grammar.ActionAdd:
-		e.addMembers(s)
 	case grammar.ActionRemove:
 		if s.Kind != grammar.KindPool {
 			e.removeElements(s)
@@ -221,6 +232,15 @@ func (e *evaluator) noteDuplicates(raw []*grammar.Statement) {
 			e.diagnostics = append(e.diagnostics, d)
 		}
 	}
+}
+
+// adding counts the statements at the beginning of a list that add members to one pool.
+func (e *evaluator) adding(list []*grammar.Statement) int {
+	n := 0
+	for n < len(list) && list[n].Action == grammar.ActionAdd && !list[n].Faulty && list[n].Key == list[0].Key {
+		n++
+	}
+	return n
 }
 
 // inFile reports whether an action may stand in a file.

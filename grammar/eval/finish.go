@@ -145,11 +145,18 @@ func (e *evaluator) check() {
 	}
 }
 
+// maxPointed is for how many undefined references the name is looked for; most of more are not shown.
+const maxPointed = 1000
+
 // pointAt moves an undefined reference from its attribute's words to the name behind them, if that stands on the same line.
 func (e *evaluator) pointAt(f config.Finding) {
+	if f.Name == "" || e.pointed >= maxPointed {
+		return
+	}
+	e.pointed++
 	line := []rune(e.source(f.Position))
 	column := int(f.GetPosition().GetColumn())
-	if f.Name == "" || column < 1 || column > len(line) {
+	if column < 1 || column > len(line) {
 		return
 	}
 	name := []rune(f.Name)
@@ -260,10 +267,14 @@ func lineOf(s *grammar.Statement, p *pb.Position) (string, bool) {
 	}
 	line, _, _ := strings.Cut(rest, "\n")
 	line = strings.TrimSuffix(line, "\r")
+	long := len(line) > grammar.LongestLine
+	if long {
+		line = strings.ToValidUTF8(line[:grammar.LongestLine], "")
+	}
 	if p.GetLine() > from.GetLine() {
 		return line, true
 	}
-	if p.GetColumn() < from.GetColumn() || int(p.GetColumn()) > int(from.GetColumn())+len([]rune(line)) {
+	if p.GetColumn() < from.GetColumn() || !long && int(p.GetColumn()) > int(from.GetColumn())+len([]rune(line)) {
 		return "", false
 	}
 	return strings.Repeat(" ", int(max(1, from.GetColumn()))-1) + line, true

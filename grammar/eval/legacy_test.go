@@ -108,14 +108,29 @@ func TestLegacyCommands(t *testing.T) {
 	}
 }
 
-// TestElementLimit: statements that each add to one list end in a fault before they become slow.
+// TestElementLimit: statements that each change something long end in a fault before they become slow.
 func TestElementLimit(t *testing.T) {
-	var text strings.Builder
-	for i := range maxElements + 1 {
-		fmt.Fprintf(&text, "snat map { 10.1.%d.%d to 10.0.0.9 }\n", i>>8, i&255)
+	var long, often strings.Builder
+	for i := range 410 {
+		long.WriteString("snat map {")
+		for j := range 10 {
+			fmt.Fprintf(&long, " 10.%d.%d.%d", i>>8, i&255, j)
+		}
+		long.WriteString(" to 10.0.0.9 }\n")
 	}
-	out := run(t, nil, ModeLoad, text.String())
-	if got := show(out.Diagnostics); out.Exit != 2 || got != "limit 4097:25+8 snat 10.0.0.9: origins would have more than 4096 elements\n" {
-		t.Errorf("exit %d %s", out.Exit, got)
+	long.WriteString("snat map { 10.9.9.9 to 10.0.0.8 }\n")
+	often.WriteString("pool p {\n")
+	for i := range 2000 {
+		fmt.Fprintf(&often, "member 10.1.%d.%d:80\n", i>>8, i&255)
+	}
+	often.WriteString("}\n" + strings.Repeat("pool p modify { lb_mode ratio }\n", maxCopied/memberCost/2000+1))
+	for text, want := range map[string]string{
+		long.String():  "10.0.0.9: origins would have more than 4096 elements\n",
+		often.String(): "pool p is too long to be changed by so many statements: say more in each of them\n",
+	} {
+		out := run(t, nil, ModeLoad, text)
+		if got := show(out.Diagnostics); out.Exit != 2 || !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
+			t.Errorf("exit %d %s", out.Exit, got)
+		}
 	}
 }

@@ -26,6 +26,9 @@ func (e *evaluator) endSticky(s *grammar.Statement, p *pb.Pool) bool {
 	return true
 }
 
+// maxPools is how many pools a message names.
+const maxPools = 10
+
 // poolBehind returns the pool on which the persistence commands of a virtual server act (rule B-20). Without just one it
 // notes why under a code, with what to use instead, and returns nil.
 func (e *evaluator) poolBehind(s *grammar.Statement, code string, instead func(pool string) string) *pb.Object {
@@ -37,7 +40,11 @@ func (e *evaluator) poolBehind(s *grammar.Statement, code string, instead func(p
 	direct, byRule := config.PoolsOf(e.view, vs)
 	list := func(pools []string) string {
 		var texts []string
-		for _, p := range pools {
+		for i, p := range pools {
+			if i == maxPools {
+				texts = append(texts, fmt.Sprintf("%d more", len(pools)-maxPools))
+				break
+			}
 			texts = append(texts, instead(p))
 		}
 		return strings.Join(texts, ", ")
@@ -70,7 +77,10 @@ func (e *evaluator) virtualPersistence(s *grammar.Statement) {
 	if old == nil {
 		return
 	}
-	o := config.Clone(old)
+	o, ok := e.copyOf(s, old)
+	if !ok {
+		return
+	}
 	p := o.GetPool()
 	word := ""
 	if len(s.Words) > 0 {

@@ -130,10 +130,13 @@ func (e *evaluator) address(text string, where at) string {
 	known, asked := e.hosts[host]
 	if !asked {
 		known = ""
-		if e.options.Resolve != nil {
+		if e.options.Resolve != nil && e.missing < maxShown {
 			if a, err := e.options.Resolve(host); err == nil && a.IsValid() {
 				known = a.Unmap().WithZone("").String()
 			}
+		}
+		if known == "" {
+			e.missing++ // the faults of further ones are not shown: they are not asked for
 		}
 		e.hosts[host] = known
 	}

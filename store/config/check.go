@@ -55,7 +55,10 @@ func Validate(v View, changed []string) []*pb.Diagnostic {
 
 // Check is Validate for those who need to know which object a diagnostic is about.
 func Check(v View, changed []string) []Finding {
-	c := &checker{view: v, own: map[string]bool{}, related: map[string]bool{}, deleted: map[string]bool{}}
+	c := &checker{
+		view: v, own: map[string]bool{}, related: map[string]bool{}, deleted: map[string]bool{},
+		reached: map[string][]*pb.Pool{}, lacking: map[string]string{},
+	}
 	if n := v.Len(""); n > MaxObjects {
 		c.fault("", nil, CodeLimit, "%d objects are too many: the most is %d", n, MaxObjects)
 	}
@@ -87,6 +90,37 @@ type checker struct {
 	findings []Finding
 	// suggested counts the suggestions made: they are searched for among all names.
 	suggested int
+	// reached holds the pools that virtual servers reach, lacking the nodes that one of two lacks, by what they use.
+	reached map[string][]*pb.Pool
+	lacking map[string]string
+}
+
+// useKey is the same for virtual servers that use the same rule or the same pools.
+func useKey(vs *pb.VirtualServer) string {
+	pools := vs.GetPools()
+	if len(pools) == 1 && vs.GetRule() == "" {
+		return pools[0].GetPool()
+	}
+	var b strings.Builder
+	for _, p := range pools {
+		b.WriteString(p.GetPool() + " ")
+	}
+	return b.String() + "rule " + vs.GetRule()
+}
+
+// reachable is the function of that name, asked once for virtual servers that use the same.
+func (c *checker) reachable(vs *pb.VirtualServer) []*pb.Pool {
+	key := useKey(vs)
+	pools, known := c.reached[key]
+	if !known {
+		pools = reachable(c.view, vs)
+		c.reached[key] = pools
+	}
+	return pools
+}
+
+func (c *checker) isPersistent(vs *pb.VirtualServer) bool {
+	return slices.ContainsFunc(c.reachable(vs), Scoped)
 }
 
 // visit collects what changed, what refers to it, and what a changed virtual server or rule reaches.
@@ -105,8 +139,8 @@ func (c *checker) visit(changed []string) {
 			}
 			return true
 		})
-		if vs := c.view.Get(key).GetVirtual(); vs != nil {
-			for _, p := range reachable(c.view, vs) {
+		if vs := c.view.Get(key).GetVirtual(); vs != nil && c.reached[useKey(vs)] == nil {
+			for _, p := range c.reachable(vs) {
 				c.related["pool/"+p.GetName()] = true
 			}
 		}

@@ -51,12 +51,13 @@ func (c *checker) checkVirtual(key string, vs *pb.VirtualServer) {
 // checkWeights checks a list of pools with weights: each has one when there are several, and not all are 0.
 func (c *checker) checkWeights(key string, at *spot, pools []*pb.WeightedPool) {
 	var sum uint64
-	for i, p := range pools {
+	var seen set
+	for _, p := range pools {
 		sum += uint64(p.GetWeight())
 		if len(pools) > 1 && p.Weight == nil {
 			c.fault(key, at, CodeMissing, "%s: pool %s has no weight: each pool of a split has one", Title(key), p.GetPool())
 		}
-		if slices.ContainsFunc(pools[:i], func(q *pb.WeightedPool) bool { return q.GetPool() == p.GetPool() }) {
+		if !seen.add(p.GetPool()) {
 			c.fault(key, at, CodeDuplicate, "%s: pool %s is given twice", Title(key), p.GetPool())
 		}
 	}
@@ -150,7 +151,7 @@ func (c *checker) relateVirtual(key string, vs *pb.VirtualServer) {
 // checkTokenNames refuses equal token names in pools that one virtual server can reach (rule G-20).
 func (c *checker) checkTokenNames(key string, vs *pb.VirtualServer) {
 	first := map[string]string{}
-	for _, p := range reachable(c.view, vs) {
+	for _, p := range c.reachable(vs) {
 		if p.GetPersistMode() != pb.PersistMode_PERSIST_MODE_TOKEN || p.GetTokenName() == "" {
 			continue
 		}

@@ -31,15 +31,14 @@ func Globals(v View) *pb.Global {
 // PoolsOf names the pools that a virtual server can reach: those that it uses itself, and those that its rule can choose,
 // each once and in the order of the text. Names of pools that do not exist are among them.
 func PoolsOf(v View, vs *pb.VirtualServer) (direct, byRule []string) {
+	var used set
 	for _, p := range vs.GetPools() {
-		if !slices.Contains(direct, p.GetPool()) {
-			direct = append(direct, p.GetPool())
-		}
+		used.add(p.GetPool())
 	}
 	if vs.GetRule() != "" {
 		byRule = RulePools(FindRule(v, vs.GetRule()))
 	}
-	return direct, byRule
+	return used.list, byRule
 }
 
 // reachable returns the existing pools that a virtual server can reach.
@@ -195,23 +194,6 @@ func IsWildcard(vs *pb.VirtualServer) bool {
 	}
 	prefix, err := a.Prefix(bits)
 	return err == nil && prefix.Addr() == a
-}
-
-// PersistentVirtuals returns the virtual servers that share records when a wide scope is on: those that can reach a pool
-// with Scoped persistence. In the order of keys.
-func PersistentVirtuals(v View) []*pb.VirtualServer {
-	var list []*pb.VirtualServer
-	v.Range("virtual", func(o *pb.Object) bool {
-		if isPersistent(v, o.GetVirtual()) {
-			list = append(list, o.GetVirtual())
-		}
-		return true
-	})
-	return list
-}
-
-func isPersistent(v View, vs *pb.VirtualServer) bool {
-	return slices.ContainsFunc(reachable(v, vs), Scoped)
 }
 
 // Scoped reports whether a pool's persistence obeys the scopes persist_across_services and persist_across_virtuals:

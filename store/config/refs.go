@@ -33,13 +33,10 @@ func JoinAddress(address string, port uint16) string {
 
 // references lists the keys that an object refers to, each once.
 func references(o *pb.Object) []string {
-	var keys []string
+	var keys set
 	add := func(kind, name string) {
-		if name == "" {
-			return
-		}
-		if key := kind + "/" + name; !slices.Contains(keys, key) {
-			keys = append(keys, key)
+		if name != "" {
+			keys.add(kind + "/" + name)
 		}
 	}
 	switch k := o.GetKind().(type) {
@@ -72,30 +69,56 @@ func references(o *pb.Object) []string {
 		add("monitor", k.Monitor.GetUse())
 	case *pb.Object_Kept:
 		if key := keptReference(k.Kept); key != "" {
-			keys = append(keys, key)
+			keys.add(key)
 		}
 	case *pb.Object_Proxy:
 		add("virtual", k.Proxy.GetTargetVirtual())
 	}
-	return keys
+	return keys.list
 }
 
 // memberNodes lists the keys of the nodes that a pool's members make.
 func memberNodes(p *pb.Pool) []string {
-	seen := make(map[string]struct{}, 2*len(p.GetMembers()))
-	keys := make([]string, 0, 2*len(p.GetMembers()))
-	add := func(name string) {
-		if _, dup := seen[name]; !dup {
-			seen[name] = struct{}{}
-			keys = append(keys, "node/"+name)
+	keys := set{list: make([]string, 0, 2*len(p.GetMembers()))}
+	for _, m := range p.GetMembers() {
+		keys.add("node/" + m.GetAddress())
+		address, _, _ := SplitAddress(m.GetAddress())
+		keys.add("node/" + address)
+	}
+	return keys.list
+}
+
+// set gathers texts, each once and in the order in which they came. The zero value is empty.
+type set struct {
+	list []string
+	seen map[string]struct{}
+}
+
+// add adds a text unless it is there; it reports whether it was added. Long lists get a map.
+func (s *set) add(text string) bool {
+	if s.has(text) {
+		return false
+	}
+	s.list = append(s.list, text)
+	if s.seen != nil {
+		s.seen[text] = struct{}{}
+	}
+	return true
+}
+
+func (s *set) has(text string) bool {
+	const short = 16
+	if len(s.list) < short {
+		return slices.Contains(s.list, text)
+	}
+	if s.seen == nil {
+		s.seen = make(map[string]struct{}, 2*len(s.list))
+		for _, t := range s.list {
+			s.seen[t] = struct{}{}
 		}
 	}
-	for _, m := range p.GetMembers() {
-		add(m.GetAddress())
-		address, _, _ := SplitAddress(m.GetAddress())
-		add(address)
-	}
-	return keys
+	_, found := s.seen[text]
+	return found
 }
 
 // walkRule visits every statement and expression of a rule, in the order of the text. Either function may be nil.
@@ -157,13 +180,11 @@ func statementPools(s *pb.RuleStatement) []string {
 
 // RulePools lists the pools that a rule can choose, each once, in the order of its text.
 func RulePools(r *pb.Rule) []string {
-	var names []string
+	var names set
 	walkRule(r.GetStatement(), func(s *pb.RuleStatement) {
 		for _, name := range statementPools(s) {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+			names.add(name)
 		}
 	}, nil)
-	return names
+	return names.list
 }

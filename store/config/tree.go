@@ -194,14 +194,14 @@ func (o *Overlay) Delete(key string) {
 
 // reindex replaces the references that start from key.
 func (o *Overlay) reindex(key string, old, new *pb.Object) {
-	before, after := references(old), references(new)
-	for _, to := range before {
-		if !slices.Contains(after, to) {
+	before, after := set{list: references(old)}, set{list: references(new)}
+	for _, to := range before.list {
+		if !after.has(to) {
 			o.tree.refs = o.tree.refs.remove(o.owner, to+"\x00"+key)
 		}
 	}
-	for _, to := range after {
-		if !slices.Contains(before, to) {
+	for _, to := range after.list {
+		if !before.has(to) {
 			o.tree.refs = o.tree.refs.put(o.owner, to+"\x00"+key, struct{}{})
 		}
 	}

@@ -63,23 +63,20 @@ func (c *checker) warnReached(key string, p *pb.Pool) {
 		}
 	case pb.PersistMode_PERSIST_MODE_STICKY:
 		direct, byRule := VirtualsOf(c.view, p.GetName())
-		var narrow []string
+		var narrow set
 		var related []*pb.RelatedPosition
 		for _, vs := range append(direct, byRule...) {
-			if !IsWildcard(vs) && !slices.Contains(narrow, vs.GetAddress()) {
-				narrow = append(narrow, vs.GetAddress())
-				if len(related) < 3 {
-					related = append(related, useSpot(vs).related("virtual server %s", vs.GetAddress())...)
-				}
+			if !IsWildcard(vs) && narrow.add(vs.GetAddress()) && len(related) < 3 {
+				related = append(related, useSpot(vs).related("virtual server %s", vs.GetAddress())...)
 			}
 		}
-		if len(narrow) > 0 {
+		if len(narrow.list) > 0 {
 			what := "which is not a wildcard"
-			if len(narrow) > 1 {
+			if len(narrow.list) > 1 {
 				what = "which are not wildcards"
 			}
 			d := c.warn(key, attribute(p.GetMeta(), "persist_mode"), "W-7",
-				"%s: persist_mode sticky on %s, %s: all clients reach one member", Title(key), count("virtual server", narrow), what)
+				"%s: persist_mode sticky on %s, %s: all clients reach one member", Title(key), count("virtual server", narrow.list), what)
 			d.Related = related
 		}
 	}
@@ -187,7 +184,7 @@ func (c *checker) warnAcrossServices() {
 	for _, address := range c.addresses() {
 		var list []*pb.VirtualServer
 		c.view.Referrers("virtual_address/"+address, func(from string) bool {
-			if vs := c.view.Get(from).GetVirtual(); vs != nil && isPersistent(c.view, vs) {
+			if vs := c.view.Get(from).GetVirtual(); vs != nil && c.isPersistent(vs) {
 				list = append(list, vs)
 			}
 			return true
@@ -226,7 +223,7 @@ func (c *checker) eachVirtual(fn func(vs *pb.VirtualServer)) {
 func (c *checker) warnAcrossVirtuals() {
 	var first *pb.VirtualServer
 	c.view.Range("virtual", func(o *pb.Object) bool {
-		if isPersistent(c.view, o.GetVirtual()) {
+		if c.isPersistent(o.GetVirtual()) {
 			first = o.GetVirtual()
 		}
 		return first == nil
@@ -236,7 +233,7 @@ func (c *checker) warnAcrossVirtuals() {
 	}
 	everyone := c.globalChanged() || c.related["virtual/"+first.GetAddress()]
 	compare := func(vs *pb.VirtualServer) {
-		if vs != first && isPersistent(c.view, vs) {
+		if vs != first && c.isPersistent(vs) {
 			c.compareNodes("W-3", "persist_on_any_vip", first, vs)
 		}
 	}
@@ -249,20 +246,13 @@ func (c *checker) warnAcrossVirtuals() {
 
 // compareNodes warns, at the second virtual server, when two persistent ones do not include the same nodes.
 func (c *checker) compareNodes(code, variable string, a, b *pb.VirtualServer) {
-	nodesA, nodesB := c.persistentNodes(a), c.persistentNodes(b)
+	if useKey(a) == useKey(b) {
+		return
+	}
 	var missing []string
-	for _, side := range []struct {
-		vs         *pb.VirtualServer
-		has, other []string
-	}{{a, nodesA, nodesB}, {b, nodesB, nodesA}} {
-		var lacks []string
-		for _, node := range side.other {
-			if !slices.Contains(side.has, node) {
-				lacks = append(lacks, node)
-			}
-		}
-		if len(lacks) > 0 {
-			missing = append(missing, fmt.Sprintf("%s lacks %s", side.vs.GetAddress(), some(lacks, 10)))
+	for _, side := range [][2]*pb.VirtualServer{{a, b}, {b, a}} {
+		if lacks := c.lacks(side[0], side[1]); lacks != "" {
+			missing = append(missing, fmt.Sprintf("%s lacks %s", side[0].GetAddress(), lacks))
 		}
 	}
 	if len(missing) == 0 {
@@ -274,10 +264,28 @@ func (c *checker) compareNodes(code, variable string, a, b *pb.VirtualServer) {
 	d.Related = useSpot(a).related("virtual server %s", a.GetAddress())
 }
 
+// lacks names the nodes through which another virtual server shares records and this one does not. Virtual servers that use the
+// same are asked for once.
+func (c *checker) lacks(vs, other *pb.VirtualServer) string {
+	key := useKey(vs) + "\x00" + useKey(other)
+	if text, known := c.lacking[key]; known {
+		return text
+	}
+	has := set{list: c.persistentNodes(vs)}
+	var lacks []string
+	for _, node := range c.persistentNodes(other) {
+		if !has.has(node) {
+			lacks = append(lacks, node)
+		}
+	}
+	c.lacking[key] = some(lacks, 10)
+	return c.lacking[key]
+}
+
 // persistentNodes lists the node addresses of the pools through which a virtual server shares records.
 func (c *checker) persistentNodes(vs *pb.VirtualServer) []string {
 	seen := map[string]bool{}
-	for _, p := range reachable(c.view, vs) {
+	for _, p := range c.reachable(vs) {
 		if !Scoped(p) {
 			continue
 		}
