@@ -34,10 +34,9 @@ lint: ## linters, formatting and the proto rules
 	$(BUF) lint
 	$(GO) mod tidy -diff
 
-bench: build ## bigpipe, HAProxy and nginx in turns; report in bench/out/report.txt (BENCH="-quick -only close")
-	@mkdir -p bench/out
+bench: build ## bigpipe, HAProxy and nginx in turns; report and plot in cmd/bench/results (BENCH="-quick -only close": printed only)
 	$(GO) build -o $(BIN)/bench ./cmd/bench
-	$(BIN)/bench -report bench/out/report.txt $(BENCH)
+	$(BIN)/bench $(or $(BENCH),-results cmd/bench/results)
 
 test-peers: ## the tests against peer programs; a missing program is a failure
 	BIGPIPE_NO_SKIP=1 $(GO) test $(RACE) -timeout 540s ./cmd/... ./dataplane/...

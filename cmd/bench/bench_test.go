@@ -220,6 +220,52 @@ func TestFailuresInRounds(t *testing.T) {
 	}
 }
 
+func TestParseCoreTimes(t *testing.T) {
+	got, ok := parseCoreTimes("cpu  100 5 50 800 40 1 2 2 30 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+	if want := (coreTimes{total: 1000, idle: 840}); !ok || got != want {
+		t.Errorf("%+v, %v, want %+v", got, ok, want)
+	}
+	for _, bad := range []string{"", "cpu  1 2 3", "cpu  1 2 3 x 5 6 7 8", "intr 1 2 3 4 5 6 7 8"} {
+		if _, ok := parseCoreTimes(bad); ok {
+			t.Errorf("%q is no line of times", bad)
+		}
+	}
+}
+
+func TestObserveSeesABusyMachine(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range allowedCores() {
+		go func() {
+			for ctx.Err() == nil {
+				continue
+			}
+		}()
+	}
+	if c := observe(ctx); c.busy <= 0 || c.busy > 100 {
+		t.Errorf("%+v: want a share of time while all cores are busy", c)
+	}
+	cancel()
+	if c := observe(ctx); c.busy >= 0 {
+		t.Errorf("%+v: want an unknown share after an interrupt", c)
+	}
+}
+
+// A scenario that a side cannot do leaves it out without a word.
+func TestASideThatCannot(t *testing.T) {
+	rig, at := testRig(t, io.Discard, goodSide("a"), deadSide("b"))
+	s := scenarioNamed(t, "tcp-connections")
+	s.without, s.most, s.limit = "b", 1, nil
+	rep := &report{}
+	o := rig.measure(t.Context(), s, at, rep)
+	if len(rep.missing) > 0 || o.figures("a", connectionRate).count != 1 || len(o.before) != 1 {
+		t.Errorf("missing %v, %d rounds, %d conditions: want none, one and one", rep.missing, o.figures("a", connectionRate).count, len(o.before))
+	}
+	if busy := o.figures("a", proxyBusy); busy.median <= 0 {
+		t.Errorf("busy %+v: want a share", busy)
+	}
+}
+
 func TestStreamsThroughAProxy(t *testing.T) {
 	rig, at := testRig(t, io.Discard, goodSide("a"))
 	rig.options.rounds = 1

@@ -17,16 +17,16 @@ import (
 // so that its processor time is not the proxy's.
 const childCommand = "child"
 
-// readyLine is printed by the idle load when its connections are open.
+// readyLine is printed by a load that is held when its connections are open.
 const readyLine = "ready\n"
 
 // endIdle ends the idle load.
 const endIdle = syscall.SIGTERM
 
-// runChild is: child origin|exchanges|streams|idle FLAGS.
+// runChild is: child origin|exchanges|streams|datagrams|idle|slow FLAGS.
 func runChild(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("child: origin, exchanges, streams or idle")
+		return errors.New("child: origin, exchanges, streams, datagrams, idle or slow")
 	}
 	var load traffic.Load
 	var target, sources, addresses string
@@ -54,17 +54,26 @@ func runChild(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		load.Sources = append(load.Sources, addr)
 	}
+	ready := func() error {
+		_, err := io.WriteString(stdout, readyLine)
+		return err
+	}
 	var result traffic.Result
 	switch args[0] {
 	case "exchanges":
 		result, err = traffic.Exchanges(ctx, load)
 	case "streams":
 		result, err = traffic.Streams(ctx, load)
+	case "datagrams":
+		result, err = traffic.Datagrams(ctx, load)
 	case "idle":
-		return traffic.HoldIdle(ctx, load, func() error {
-			_, err := io.WriteString(stdout, readyLine)
+		return traffic.HoldIdle(ctx, load, ready)
+	case "slow":
+		slow, err := traffic.SlowClients(ctx, load, ready)
+		if err != nil {
 			return err
-		})
+		}
+		return slow.Write(stdout)
 	default:
 		return fmt.Errorf("unknown child %q", args[0])
 	}

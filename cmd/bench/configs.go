@@ -18,6 +18,9 @@ var bigpipeConfig = template.Must(template.New("bigip.conf").Parse(`pool bench {
    member {{.}}
 {{- end}}
 }
+{{- if .UDP}}
+service {{.Listen.Port}} udp enable
+{{- end}}
 virtual {{.Listen}} {
    use pool bench
 {{- if .PerReq}}
@@ -131,14 +134,14 @@ stream {
 {{- end}}
    }
    server {
-      listen {{.Listen}} backlog=4096;
+      listen {{.Listen}} {{if .UDP}}udp{{if gt .Threads 1}} reuseport{{end}}{{else}}backlog=4096{{end}};
       proxy_pass bench;
    }
 }
 {{- end}}
 `))
 
-// originConfig is the HTTP member: a tiny answer for / and a file of 64 KiB.
+// originConfig is the HTTP member: a tiny answer for / and files of 64 KiB and 1 MiB.
 var originConfig = template.Must(template.New("origin.conf").Parse(`daemon off;
 {{- if .Root}}
 user root;

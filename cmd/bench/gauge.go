@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -10,9 +11,12 @@ type gauge struct {
 	name   string
 	unit   string
 	print  func(float64) string
-	limit  float64 // the goal; zero: none
+	limit  float64 // the goal, or noGoal
 	values []float64
 }
+
+// noGoal is the limit of a gauge that is shown and not judged.
+var noGoal = math.Inf(1)
 
 // panel is a table of gauges.
 type panel struct {
@@ -33,7 +37,7 @@ func (p *panel) add(name string, value float64) {
 
 // verdict says what the goal is and whether the median reaches it; "" without a goal.
 func (g *gauge) verdict() (goal, word string) {
-	if g.limit == 0 {
+	if g.limit == noGoal {
 		return "", ""
 	}
 	goal = fmt.Sprintf("<= %s %s", g.print(g.limit), g.unit)
@@ -42,6 +46,8 @@ func (g *gauge) verdict() (goal, word string) {
 		return goal, "not measured"
 	case s.median <= g.limit:
 		return goal, "ok"
+	case g.limit == 0:
+		return goal, "missed"
 	default:
 		return goal, fmt.Sprintf("missed by %.0f %%", 100*(s.median/g.limit-1))
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/xml"
 	"errors"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -32,14 +34,17 @@ func golden(t *testing.T, name string, got []byte) {
 
 // rates is a sample of an HTTP scenario.
 func rates(rate, cpu, p50, p99 float64) sample {
-	return sample{requestRate.name: rate, requestCPU.name: cpu, latency50.name: p50, latency99.name: p99}
+	return sample{
+		requestRate.name: rate, requestCPU.name: cpu, latency50.name: p50, latency99.name: p99,
+		proxyBusy.name: rate * cpu / 1e4, failures.name: 0,
+	}
 }
 
 func testReport(t *testing.T) *report {
 	one := placement{threads: 1, proxy: []int{0}, load: []int{1}}
 	two := placement{threads: 2, proxy: []int{0, 1}, load: []int{0, 1}}
 	r := &report{
-		subject: "bigpipe", peers: []string{"haproxy", "nginx"}, rounds: 3, duration: 5 * time.Second,
+		subject: "bigpipe", peers: []string{"haproxy", "nginx"}, rounds: 3, duration: 2 * time.Second, half: time.Second,
 		date: time.Date(2026, 11, 30, 12, 34, 56, 0, time.UTC),
 		machine: machine{
 			cpu: "AMD EPYC", cores: 2, memoryMiB: 24105, kernel: "6.18.44", system: "Debian GNU/Linux 12 (bookworm)",
@@ -71,6 +76,13 @@ func testReport(t *testing.T) *report {
 			},
 		},
 		{scenario: scenarioNamed(t, "tcp-connections"), place: two},
+		{
+			scenario: scenarioNamed(t, "udp"), place: two, before: []condition{{0.4, 3}, {12, 45}, {2, -1}},
+			samples: map[string][]sample{
+				"bigpipe": {{requestRate.name: 210000, datagramCPU.name: 4.1, failures.name: 2}},
+				"nginx":   {{requestRate.name: 185000, datagramCPU.name: 5.2, failures.name: 0}},
+			},
+		},
 	}
 	r.remark("bigpipe sets its cookie in the first answer of a connection only")
 	r.remark("bigpipe sets its cookie in the first answer of a connection only")
@@ -101,16 +113,66 @@ func TestReportOfAnotherSubjectHasNoGoals(t *testing.T) {
 	}
 }
 
-func TestReportFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new", "report.txt")
-	if err := testReport(t).writeFile(path); err != nil {
+func TestResultsFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	if err := testReport(t).writeFiles(dir); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join(dir, "2026-11-30.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "report.txt", text)
+	plot, err := os.ReadFile(filepath.Join(dir, "2026-11-30.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.svg", plot)
+}
+
+// The plot is XML, and what it shows is in it: bars, goals, the other peer, what was not measured.
+func TestPlot(t *testing.T) {
+	var plot bytes.Buffer
+	if err := testReport(t).plot(&plot); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for decoder := xml.NewDecoder(bytes.NewReader(plot.Bytes())); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			for _, a := range e.Attr {
+				seen[e.Name.Local+" "+a.Name.Local+" "+a.Value]++
+			}
+		}
+	}
+	for _, want := range []string{"rect fill " + colourReached, "rect fill " + colourMissed, "rect fill " + colourNone, "circle r 3"} {
+		if seen[want] < 2 { // one is the legend's
+			t.Errorf("%d of %q, want more than the legend", seen[want], want)
+		}
+	}
+	for _, want := range []string{"keepalive-64", "not measured", ">1.15<", "those of udp with nginx", "3700 (3650 to 3720) bytes"} {
+		if !bytes.Contains(plot.Bytes(), []byte(want)) {
+			t.Errorf("no %q in the plot", want)
+		}
+	}
+}
+
+func TestPlotCutsWhatIsTooLong(t *testing.T) {
+	if got := scaled(5); got != plotChart {
+		t.Errorf("a ratio of 5 is %v long, want %v", got, plotChart)
+	}
+	if got := scaled(1); got != plotChart/plotMost {
+		t.Errorf("a ratio of 1 is %v long, want %v", got, plotChart/plotMost)
+	}
+	if cutMark(5) == "" || cutMark(1.9) != "" {
+		t.Error("only a bar that is cut has a mark")
+	}
 }
 
 func TestConfigurations(t *testing.T) {
@@ -121,6 +183,7 @@ func TestConfigurations(t *testing.T) {
 	}
 	variants := map[string]func(*site){
 		"tcp":         func(*site) {},
+		"udp":         func(s *site) { s.UDP = true },
 		"http":        func(s *site) { s.HTTP = true },
 		"per-request": func(s *site) { s.HTTP, s.PerReq = true, true },
 		"one-shot":    func(s *site) { s.HTTP, s.OneShot = true, true },

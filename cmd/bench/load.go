@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -27,16 +29,19 @@ type work struct {
 // loadGrace is what a load may take longer than its duration.
 const loadGrace = 15 * time.Second
 
-// measured runs a load and adds the processor time that the proxy used meanwhile, in microseconds for each of count's units.
+// measured runs a load and adds the processor time that the proxy used meanwhile: for each of count's units, and as a
+// share of its threads' time.
 func (w work) measured(cpu metric, unit float64, load func() (sample, float64, error)) (sample, error) {
 	before, err := cpuTime(w.pids)
 	if err != nil {
 		return nil, err
 	}
+	begin := time.Now()
 	s, count, err := load()
 	if err != nil {
 		return nil, err
 	}
+	took := time.Since(begin)
 	after, err := cpuTime(w.pids)
 	if err != nil {
 		return nil, err
@@ -46,6 +51,7 @@ func (w work) measured(cpu metric, unit float64, load func() (sample, float64, e
 	}
 	if len(w.pids) > 0 {
 		s[cpu.name] = float64(after-before) / unit / count
+		s[proxyBusy.name] = 100 * float64(after-before) / float64(took) / float64(w.at.threads)
 	}
 	return s, nil
 }
@@ -92,6 +98,7 @@ func (l wrkLoad) run(ctx context.Context, w work) (sample, error) {
 			requestRate.name: r.rate,
 			latency50.name:   float64(r.p50) / float64(time.Microsecond),
 			latency99.name:   float64(r.p99) / float64(time.Microsecond),
+			failures.name:    float64(r.failed()),
 		}, float64(r.requests), nil
 	})
 }
@@ -131,6 +138,21 @@ func exchangeLoad(ctx context.Context, w work) (sample, error) {
 		}
 		return sample{
 			connectionRate.name: float64(r.Operations) / r.Seconds, latency50.name: r.P50, latency99.name: r.P99,
+			failures.name: float64(r.Errors),
+		}, float64(r.Operations), nil
+	})
+}
+
+// datagramLoad counts UDP round trips. Lost datagrams are failures.
+func datagramLoad(ctx context.Context, w work) (sample, error) {
+	return w.measured(datagramCPU, float64(time.Microsecond), func() (sample, float64, error) {
+		r, err := w.child(ctx, "datagrams", clientCount)
+		if err != nil {
+			return nil, 0, err
+		}
+		return sample{
+			requestRate.name: float64(r.Operations) / r.Seconds, latency50.name: r.P50, latency99.name: r.P99,
+			failures.name: float64(r.Errors),
 		}, float64(r.Operations), nil
 	})
 }
@@ -156,46 +178,71 @@ func idleLoad(ctx context.Context, w work) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	var after int64
-	err = holdIdle(ctx, w, n, func() error {
-		if err := sleep(ctx, settle); err != nil {
-			return err
-		}
-		after, err = residentBytes(w.pids)
-		return err
-	})
+	h, err := w.hold(ctx, "idle", n)
 	if err != nil {
 		return nil, err
+	}
+	err = sleep(ctx, settle)
+	var after int64
+	if err == nil {
+		after, err = residentBytes(w.pids)
+	}
+	if _, ended := h.end(true); err != nil || ended != nil {
+		return nil, errors.Join(err, ended)
 	}
 	return sample{idleMemory.name: float64(after-before) / float64(n)}, nil
 }
 
-// holdIdle calls measure while a process of its own holds n idle connections.
-func holdIdle(ctx context.Context, w work, n int, measure func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	cmd := command{
-		name: "idle load", cores: w.at.load, env: goThreads(len(w.at.load)), path: w.rig.self,
-		args: []string{childCommand, "idle", "-target", w.target.String(), "-parallel", strconv.Itoa(n)},
-	}.pinned(ctx)
-	var fault strings.Builder
-	cmd.Stderr = &fault
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+// held is a load that runs while something else is measured.
+type held struct {
+	cmd    *exec.Cmd
+	stdout io.Reader
+	fault  *bytes.Buffer
+	cancel func()
+}
+
+// hold starts a load of n connections in a process of its own, for the duration of w at most, and returns when they are
+// open. The caller must call end.
+func (w work) hold(ctx context.Context, kind string, n int) (*held, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.duration+holdGrace)
+	h := &held{
+		cmd: command{
+			name: kind + " load", cores: w.at.load, env: goThreads(len(w.at.load)), path: w.rig.self,
+			args: []string{childCommand, kind, "-target", w.target.String(), "-parallel", strconv.Itoa(n), "-duration", w.duration.String()},
+		}.pinned(ctx),
+		fault: &bytes.Buffer{}, cancel: cancel,
 	}
-	if err := process.Launch(cmd); err != nil {
-		return fmt.Errorf("idle load: %w", err)
+	h.cmd.Stderr = h.fault
+	var err error
+	if h.stdout, err = h.cmd.StdoutPipe(); err != nil {
+		cancel()
+		return nil, err
 	}
-	word := make([]byte, len(readyLine))
-	if _, err = io.ReadFull(stdout, word); err == nil {
-		err = measure()
+	if err := process.Launch(h.cmd); err != nil {
+		cancel()
+		return nil, fmt.Errorf("%s load: %w", kind, err)
 	}
-	_ = cmd.Process.Signal(endIdle)
-	if waited := cmd.Wait(); waited != nil {
-		return fmt.Errorf("idle load: %w: %s", waited, strings.TrimSpace(fault.String()))
+	if _, err := io.ReadFull(h.stdout, make([]byte, len(readyLine))); err != nil {
+		_, ended := h.end(true)
+		return nil, errors.Join(fmt.Errorf("%s load: its connections are not open: %w", kind, err), ended)
 	}
-	return err
+	return h, nil
+}
+
+// holdGrace is what a held load may take to open its connections.
+const holdGrace = 30 * time.Second
+
+// end ends the load, at once or when it is done, and returns what it has printed since its connections were open.
+func (h *held) end(atOnce bool) ([]byte, error) {
+	defer h.cancel()
+	if atOnce {
+		_ = h.cmd.Process.Signal(endIdle)
+	}
+	text, err := io.ReadAll(h.stdout)
+	if waited := h.cmd.Wait(); waited != nil {
+		return nil, fmt.Errorf("held load: %w: %s", waited, strings.TrimSpace(h.fault.String()))
+	}
+	return text, err
 }
 
 // sleep waits for d, less if ctx ends.

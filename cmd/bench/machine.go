@@ -65,6 +65,62 @@ func colonValue(text, key, fallback string) string {
 	return fallback
 }
 
+// condition is how quiet the machine is while nothing of ours runs.
+type condition struct {
+	load float64 // load average of the last minute, which ours is part of
+	busy float64 // percent of all cores' time that others use at the moment; negative if unknown
+}
+
+// observeTime is how long others are watched.
+const observeTime = 100 * time.Millisecond
+
+// observe watches the machine for a moment. What is being measured must be silent.
+func observe(ctx context.Context) condition {
+	c := condition{load: loadAverage(), busy: -1}
+	before, ok := readCoreTimes()
+	if !ok || sleep(ctx, observeTime) != nil {
+		return c
+	}
+	after, ok := readCoreTimes()
+	if total := after.total - before.total; ok && total > 0 {
+		c.busy = 100 * (1 - float64(after.idle-before.idle)/float64(total))
+	}
+	return c
+}
+
+// coreTimes are the times of all cores since the start of the system, in ticks.
+type coreTimes struct{ total, idle int64 }
+
+func readCoreTimes() (coreTimes, bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return coreTimes{}, false
+	}
+	return parseCoreTimes(string(text))
+}
+
+// parseCoreTimes reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. Guests' time is
+// part of the user's.
+func parseCoreTimes(text string) (coreTimes, bool) {
+	line, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return coreTimes{}, false
+	}
+	var t coreTimes
+	for i, field := range fields[1:9] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return coreTimes{}, false
+		}
+		t.total += n
+		if i == 3 || i == 4 {
+			t.idle += n
+		}
+	}
+	return t, true
+}
+
 // loadAverage is the load average of the last minute, 0 if it is unknown.
 func loadAverage() float64 {
 	var load float64

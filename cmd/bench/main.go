@@ -1,10 +1,12 @@
 // Command bench measures bigpipe beside HAProxy and nginx on this machine: the same work, the same number of threads, one
-// after the other in turns, ratios first. It is what make bench runs.
+// after the other in turns, ratios first. It also measures bigpipe alone: a large configuration, and slow clients. It is what
+// make bench runs; results/ holds reports and plots by date.
 //
 // Every program is started on addresses of 127.77.0.0/16 and ended by its process number, also after Ctrl-C.
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,12 +60,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return exitNotOK
 	}
-	if o.report != "" {
-		if err := report.writeFile(o.report); err != nil {
+	if o.results != "" {
+		if err := report.writeFiles(o.results); err != nil {
 			fmt.Fprintf(stderr, "bench: %v\n", err)
 			return exitNotOK
 		}
-		fmt.Fprintf(stderr, "report: %s\n", o.report)
+		fmt.Fprintf(stderr, "report and plot: %s.txt and .svg\n", report.path(o.results))
 	}
 	if len(report.missing) > 0 {
 		return exitNotOK
@@ -92,10 +94,17 @@ func measureAll(ctx context.Context, o *options, progress io.Writer) (*report, e
 	}
 	r := &report{
 		subject: o.subject, peers: o.peers, rounds: o.rounds, duration: o.duration,
-		date: time.Now(), machine: describeMachine(), programs: rig.versions(ctx),
+		half: o.length(scenario{}, 0), date: time.Now(), machine: describeMachine(), programs: rig.versions(ctx),
 	}
-	if o.wants(scaleName) {
+	if o.subject == judged && o.wants(scaleName) {
 		rig.measureScale(ctx, scaleSize, r)
+	}
+	if place, err := rig.placement(1); o.subject == judged && o.wants(slowName) {
+		if err != nil {
+			r.miss(slowName, err)
+		} else {
+			rig.measureSlow(ctx, place, r)
+		}
 	}
 	for _, threads := range o.threads {
 		place, err := rig.placement(threads)
@@ -117,14 +126,26 @@ func measureAll(ctx context.Context, o *options, progress io.Writer) (*report, e
 	return r, nil
 }
 
-// writeFile writes the report to path and makes its folder.
-func (r *report) writeFile(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+// path is that of the report and of the plot in a folder, without the ending.
+func (r *report) path(dir string) string {
+	return filepath.Join(dir, r.date.UTC().Format(time.DateOnly))
+}
+
+// writeFiles writes the report, and a plot of its comparisons if it has any, and makes their folder.
+func (r *report) writeFiles(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	f, err := os.Create(path)
-	if err != nil {
+	var text, plot bytes.Buffer
+	if err := r.render(&text); err != nil {
 		return err
 	}
-	return errors.Join(r.render(f), f.Close())
+	err := os.WriteFile(r.path(dir)+".txt", text.Bytes(), 0o644)
+	if len(r.outcomes) == 0 {
+		return err
+	}
+	if err := r.plot(&plot); err != nil {
+		return err
+	}
+	return errors.Join(err, os.WriteFile(r.path(dir)+".svg", plot.Bytes(), 0o644))
 }

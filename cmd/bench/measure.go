@@ -15,6 +15,7 @@ type outcome struct {
 	place    placement
 	samples  map[string][]sample // by side; one for each round, nil where it was not measured
 	limit    sample              // straight to a member; nil if unknown
+	before   []condition         // of the machine, before each round
 }
 
 // runner is a side within a scenario.
@@ -42,6 +43,9 @@ func (r *rig) measure(ctx context.Context, s scenario, at placement, rep *report
 	}
 	var runners []*runner
 	for i, side := range r.sides {
+		if side.name == s.without {
+			continue
+		}
 		n := &runner{rig: r, index: i, s: s, at: at}
 		defer n.stop()
 		if err := n.prepare(ctx); err != nil {
@@ -54,7 +58,8 @@ func (r *rig) measure(ctx context.Context, s scenario, at placement, rep *report
 		runners = append(runners, n)
 	}
 	o.limit = r.measureLimit(ctx, s, at, rep)
-	for round := range r.options.rounds {
+	for round := range s.rounds(r.options.rounds) {
+		o.before = append(o.before, observe(ctx))
 		runners = r.round(ctx, round, runners, &o, rep)
 	}
 	return o
@@ -69,7 +74,7 @@ func (r *rig) round(ctx context.Context, round int, runners []*runner, o *outcom
 			return nil
 		}
 		side := r.sides[n.index].name
-		got, err := n.once(ctx, r.options.duration)
+		got, err := n.once(ctx, r.options.length(o.scenario, o.place.threads))
 		if err != nil {
 			rep.missUnlessInterrupted(ctx, fmt.Sprintf("%s %s round %d", name, side, round+1), err)
 			if !errors.Is(err, process.ErrEnded) {
@@ -78,7 +83,7 @@ func (r *rig) round(ctx context.Context, round int, runners []*runner, o *outcom
 			continue
 		}
 		if o.samples[side] == nil {
-			o.samples[side] = make([]sample, r.options.rounds)
+			o.samples[side] = make([]sample, o.scenario.rounds(r.options.rounds))
 		}
 		o.samples[side][round] = got
 		fmt.Fprintf(r.progress, "%s round %d %s: %s\n", name, round+1, side, got.line(o.scenario.metrics))
@@ -96,7 +101,7 @@ func (n *runner) prepare(ctx context.Context) error {
 	if err == nil && n.s.perReq && n.seen.second == "" {
 		err = errors.New("sets no cookie in the second answer of a connection, so it does not decide for each request: not equal work")
 	}
-	if err == nil && !n.s.fresh {
+	if err == nil && !n.s.fresh && n.rig.options.warmUp {
 		// The rounds judge whether the load works; a short run may fail where the machine is busy.
 		_, _ = n.s.run(ctx, n.work(min(warmUp, n.rig.options.duration)))
 		err = n.in.processes[0].Ended()
@@ -152,7 +157,7 @@ func (r *rig) measureLimit(ctx context.Context, s scenario, at placement, rep *r
 		return nil
 	}
 	target := r.block.members(0, s.port())[0]
-	got, err := s.limit(ctx, work{rig: r, at: at, target: target, duration: r.options.duration})
+	got, err := s.limit(ctx, work{rig: r, at: at, target: target, duration: r.options.length(s, at.threads)})
 	if err != nil {
 		rep.missUnlessInterrupted(ctx, label(s, at.threads)+" without a proxy", err)
 		return nil

@@ -18,11 +18,12 @@ type options struct {
 	peers    []string
 	threads  []int
 	rounds   int
-	duration time.Duration  // of one run
+	duration time.Duration  // of one run that is judged; see length
+	warmUp   bool           // a load runs before the first round counts
 	only     *regexp.Regexp // nil: every scenario
 	idle     int            // connections of the idle scenario
 	bin      string         // the folder of our programs
-	report   string         // "": standard output only
+	results  string         // folder of reports; "": standard output only
 	keep     bool
 	list     bool
 }
@@ -33,7 +34,7 @@ const usageHead = `usage: bench [options]
 
 Measures bigpipe beside HAProxy and nginx on this machine and prints ratios, then figures.
 Needs haproxy, nginx and wrk (Debian packages of these names), taskset (util-linux) and, for nginx as a
-TCP proxy, libnginx-mod-stream. What is missing is named in the report and the rest is measured.
+TCP and UDP proxy, libnginx-mod-stream. What is missing is named in the report and the rest is measured.
 Exit status: 0 all measured, 1 something could not be measured, 2 wrong usage.
 
 `
@@ -49,12 +50,12 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&peers, "peers", "haproxy,nginx", "the `sides` that it is compared with; goals are judged against haproxy")
 	f.StringVar(&threads, "threads", "1,2", "`numbers` of threads: with 1 the proxy has a core of its own, else all share as many cores")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds; in each, every side runs once, in turns")
-	f.DurationVar(&o.duration, "duration", 5*time.Second, "length of one run, at least 1s, whole seconds")
+	f.DurationVar(&o.duration, "duration", 2*time.Second, "length of one run at one thread that has a goal, whole seconds; other runs take half of it, at least 1s")
 	f.StringVar(&only, "only", "", "only scenarios whose name (see -list) matches the `pattern`")
-	f.BoolVar(&quick, "quick", false, "2 rounds of 2s unless they are given: to see that all runs, not to judge")
+	f.BoolVar(&quick, "quick", false, "one round of 1s at one thread, no warm-up, unless they are given: to see that all works, not to judge")
 	f.IntVar(&o.idle, "idle", 9000, "`connections` of the idle scenario (two descriptors each)")
 	f.StringVar(&o.bin, "bin", "bin", "`folder` of bigpipe, mgmtd and dataplane")
-	f.StringVar(&o.report, "report", "", "also write the report to this `file`")
+	f.StringVar(&o.results, "results", "", "also write the report and a plot into this `folder`, as DATE.txt and DATE.svg")
 	f.BoolVar(&o.keep, "keep", false, "keep the configurations and logs of the programs and say where they are")
 	f.BoolVar(&o.list, "list", false, "list the scenarios and end")
 	f.Usage = func() {
@@ -67,23 +68,36 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		}
 		return nil, err
 	}
+	o.warmUp = !quick
 	if quick {
-		o.quicken(f)
+		o.quicken(f, &threads)
 	}
 	o.peers = splitList(peers)
 	return o, errors.Join(o.setThreads(threads), o.setOnly(only), o.check(f.Args()))
 }
 
 // quicken shortens what was not given explicitly.
-func (o *options) quicken(f *flag.FlagSet) {
+func (o *options) quicken(f *flag.FlagSet, threads *string) {
 	given := map[string]bool{}
 	f.Visit(func(x *flag.Flag) { given[x.Name] = true })
 	if !given["rounds"] {
-		o.rounds = 2
+		o.rounds = 1
 	}
 	if !given["duration"] {
-		o.duration = 2 * time.Second
+		o.duration = time.Second
 	}
+	if !given["threads"] {
+		*threads = "1"
+	}
+}
+
+// length is how long one run of a scenario takes: the whole duration where figures are judged closely.
+func (o *options) length(s scenario, threads int) time.Duration {
+	half := (o.duration / 2).Truncate(time.Second)
+	if half == 0 || threads == 1 && s.judgedAt(threads) {
+		return o.duration
+	}
+	return half
 }
 
 func (o *options) setThreads(text string) error {

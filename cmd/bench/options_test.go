@@ -27,10 +27,13 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.rounds != 2 || o.duration != 2*time.Second || !slices.Equal(o.threads, []int{2}) {
+	if o.rounds != 1 || o.duration != time.Second || !slices.Equal(o.threads, []int{2}) || o.warmUp {
 		t.Errorf("%+v", o)
 	}
-	if o, err = parseOptions([]string{"-quick", "-rounds", "1"}, io.Discard); err != nil || o.rounds != 1 {
+	if o, err = parseOptions([]string{"-quick"}, io.Discard); err != nil || !slices.Equal(o.threads, []int{1}) {
+		t.Errorf("%+v, error %v: want one thread", o, err)
+	}
+	if o, err = parseOptions([]string{"-quick", "-rounds", "3"}, io.Discard); err != nil || o.rounds != 3 {
 		t.Errorf("%+v, error %v: want the round that was given", o, err)
 	}
 }
@@ -75,6 +78,27 @@ func TestRunExitStatus(t *testing.T) {
 	}
 }
 
+func TestLengthOfARun(t *testing.T) {
+	judgedAtOne, free := scenarioNamed(t, "keepalive-64"), scenarioNamed(t, "body-1m")
+	for _, c := range []struct {
+		duration time.Duration
+		s        scenario
+		threads  int
+		want     time.Duration
+	}{
+		{5 * time.Second, judgedAtOne, 1, 5 * time.Second},
+		{5 * time.Second, judgedAtOne, 2, 2 * time.Second},
+		{5 * time.Second, free, 1, 2 * time.Second},
+		{2 * time.Second, free, 1, time.Second},
+		{time.Second, free, 2, time.Second},
+	} {
+		o := options{duration: c.duration}
+		if got := o.length(c.s, c.threads); got != c.want {
+			t.Errorf("%s at %d threads of %v: %v, want %v", c.s.name, c.threads, c.duration, got, c.want)
+		}
+	}
+}
+
 func TestChosen(t *testing.T) {
 	o, err := parseOptions([]string{"-only", "^(close-64|tcp-stream-[18])/1t$"}, io.Discard)
 	if err != nil {
@@ -91,5 +115,8 @@ func TestChosen(t *testing.T) {
 	}
 	if len(new(options).chosen(1)) != len(scenarios) {
 		t.Error("without a pattern every scenario is chosen")
+	}
+	if n := len(new(options).chosen(2)); n != len(scenarios)-1 {
+		t.Errorf("%d scenarios at two threads: want all but that of memory", n)
 	}
 }

@@ -40,9 +40,13 @@ func probe(ctx context.Context, s scenario, addr netip.AddrPort) error {
 		_, err := probeHTTP(ctx, addr)
 		return err
 	}
-	r, err := traffic.Exchanges(ctx, traffic.Load{Target: addr, Parallel: 1, Threads: 1, Duration: 100 * time.Millisecond})
+	load, kind := traffic.Exchanges, "exchange"
+	if s.udp {
+		load, kind = traffic.Datagrams, "datagram"
+	}
+	r, err := load(ctx, traffic.Load{Target: addr, Parallel: 1, Threads: 1, Duration: 100 * time.Millisecond})
 	if err == nil && r.Operations == 0 {
-		err = fmt.Errorf("no exchange in 100ms; %d errors: %s", r.Errors, r.FirstError)
+		err = fmt.Errorf("no %s was answered in 100ms; %d errors: %s", kind, r.Errors, r.FirstError)
 	}
 	return err
 }

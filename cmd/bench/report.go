@@ -16,6 +16,7 @@ type report struct {
 	peers    []string
 	rounds   int
 	duration time.Duration
+	half     time.Duration // of runs that are not judged closely
 	date     time.Time
 	machine  machine
 	programs []string // NAME: what it says about itself
@@ -63,9 +64,6 @@ func (r *report) remark(text string) {
 	}
 }
 
-// quietLoad is the load average above which a machine was not quiet before the start.
-const quietLoad = 0.5
-
 // render writes the report as text: ratios, figures, what is missing.
 func (r *report) render(w io.Writer) error {
 	text := &strings.Builder{}
@@ -75,11 +73,8 @@ func (r *report) render(w io.Writer) error {
 		p.render(text)
 	}
 	r.renderScenarios(text)
-	remarks := slices.Clone(r.remarks)
-	if r.machine.loadBefore > quietLoad {
-		remarks = append(remarks, fmt.Sprintf("the machine was not quiet: load average %.2f before the start", r.machine.loadBefore))
-	}
-	renderList(text, "REMARKS", remarks)
+	r.renderConditions(text)
+	renderList(text, "REMARKS", slices.Concat(r.remarks, r.limitRemarks(), r.noiseRemarks()))
 	var missing []string
 	for _, m := range r.missing {
 		missing = append(missing, m.why+": "+strings.Join(m.what, ", "))
@@ -87,6 +82,75 @@ func (r *report) render(w io.Writer) error {
 	renderList(text, "NOT MEASURED", missing)
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// busyProxy is from how much of its threads' time on a proxy counts as the limit of its rate, in percent.
+const busyProxy = 90
+
+// limitRemarks name the comparisons whose rates the load or the member has limited.
+func (r *report) limitRemarks() []string {
+	var names []string
+	for _, o := range r.outcomes {
+		if busy := o.figures(r.subject, proxyBusy); o.place.threads == 1 && busy.count > 0 && busy.median < busyProxy {
+			names = append(names, fmt.Sprintf("%s (%.0f %%)", label(o.scenario, 1), busy.median))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("load and members, or others on the machine, were the limit where %s used less than %d %% of its core: trust the CPU figure there, the rate is understated: %s",
+		r.subject, busyProxy, strings.Join(names, ", "))}
+}
+
+const (
+	// quietLoad is the load average above which a machine was not quiet before the start.
+	quietLoad = 0.5
+	// quietBusy is what others may use of the machine's time while it counts as quiet, in percent.
+	quietBusy = 10
+)
+
+// noiseRemarks say whether others have used the machine.
+func (r *report) noiseRemarks() []string {
+	var remarks []string
+	if r.machine.loadBefore > quietLoad {
+		remarks = append(remarks, fmt.Sprintf("the machine was not quiet: load average %.2f before the start", r.machine.loadBefore))
+	}
+	noisy, all := 0, 0
+	for _, o := range r.outcomes {
+		for _, c := range o.before {
+			all++
+			if c.busy > quietBusy {
+				noisy++
+			}
+		}
+	}
+	if noisy > 0 {
+		remarks = append(remarks, fmt.Sprintf("others used more than %d %% of the cores before %d of %d rounds: figures of a busy machine, not to judge by", quietBusy, noisy, all))
+	}
+	return remarks
+}
+
+// renderConditions says how quiet the machine was before each round.
+func (r *report) renderConditions(w *strings.Builder) {
+	rows := [][]string{{"", "load average", "% of the cores in use by others"}}
+	for _, o := range r.outcomes {
+		var loads, busy []string
+		for _, c := range o.before {
+			loads = append(loads, fmt.Sprintf("%.1f", c.load))
+			if c.busy < 0 {
+				busy = append(busy, "?")
+			} else {
+				busy = append(busy, fmt.Sprintf("%.0f", c.busy))
+			}
+		}
+		if len(loads) > 0 {
+			rows = append(rows, []string{label(o.scenario, o.place.threads), strings.Join(loads, " "), strings.Join(busy, " ")})
+		}
+	}
+	if len(rows) > 1 {
+		fmt.Fprint(w, "\nMACHINE before each round\n\n")
+		renderTable(w, rows)
+	}
 }
 
 // renderOutcomes prints the comparisons, ratios first; nothing where none was asked for.
@@ -103,7 +167,8 @@ func (r *report) renderOutcomes(w *strings.Builder) {
 func (r *report) renderHead(w *strings.Builder) {
 	m := r.machine
 	fmt.Fprintf(w, "%s beside %s\n", r.subject, strings.Join(r.peers, ", "))
-	fmt.Fprintf(w, "%s, in turns, rounds of %v: %d\n", r.date.UTC().Format("2006-01-02 15:04 UTC"), r.duration, r.rounds)
+	fmt.Fprintf(w, "%s; rounds in turns: %d; runs of %v where figures are judged at one thread, of %v elsewhere\n",
+		r.date.UTC().Format("2006-01-02 15:04 UTC"), r.rounds, r.duration, r.half)
 	fmt.Fprintf(w, "\n%s, %d cores, %d MiB; %s, Linux %s; Go %s; %d descriptors\n", m.cpu, m.cores, m.memoryMiB, m.system, m.kernel, m.goVersion, m.descriptors)
 	fmt.Fprintf(w, "load average %.2f before, %.2f after\n", m.loadBefore, m.loadAfter)
 	for _, line := range r.programs {
@@ -138,8 +203,8 @@ func (r *report) renderRatios(w *strings.Builder, p placement, outcomes []outcom
 			for _, peer := range r.peers {
 				row = append(row, o.ratios(r.subject, peer, m).text(printRatio))
 			}
-			if r.subject == judged {
-				row = append(row, r.verdict(o, m))
+			if v, ok := r.verdict(o, m); ok {
+				row = append(row, v.String())
 			}
 			rows = append(rows, row)
 		}
@@ -147,29 +212,66 @@ func (r *report) renderRatios(w *strings.Builder, p placement, outcomes []outcom
 	renderTable(w, rows)
 }
 
-// verdict says which goal a figure has and whether its median reaches it; "" without a goal.
-func (r *report) verdict(o outcome, m metric) string {
+// verdict is a goal and what was reached of it.
+type verdict struct {
+	goal
+	got spread // the figure that the goal is about
+}
+
+// verdict finds the goal of a figure; false where it has none.
+func (r *report) verdict(o outcome, m metric) (verdict, bool) {
 	i := slices.IndexFunc(o.scenario.goals, func(g goal) bool { return g.threads == o.place.threads && g.metric.name == m.name })
-	if i < 0 {
-		return ""
+	if i < 0 || r.subject != judged {
+		return verdict{}, false
 	}
-	g := o.scenario.goals[i]
-	got, print, what := o.ratios(r.subject, judge, m), printRatio, ""
-	if g.absolute {
-		got, print, what = o.figures(r.subject, m), m.print, "the figure "
+	v := verdict{goal: o.scenario.goals[i]}
+	if v.absolute {
+		v.got = o.figures(r.subject, m)
+	} else {
+		v.got = o.ratios(r.subject, v.against(), m)
 	}
-	sign, reached := ">=", got.median >= g.limit
-	if m.lower {
-		sign, reached = "<=", got.median <= g.limit
+	return v, true
+}
+
+// against is the peer that a goal compares with.
+func (g goal) against() string {
+	if g.peer == "" {
+		return judge
+	}
+	return g.peer
+}
+
+// reached says whether the median reaches the goal.
+func (v verdict) reached() bool {
+	switch {
+	case v.got.count == 0:
+		return false
+	case v.metric.lower:
+		return v.got.median <= v.limit
+	default:
+		return v.got.median >= v.limit
+	}
+}
+
+func (v verdict) String() string {
+	print, what, sign := printRatio, "", ">="
+	switch {
+	case v.absolute:
+		print, what = v.metric.print, "the figure "
+	case v.peer != "":
+		what = "to " + v.peer + " "
+	}
+	if v.metric.lower {
+		sign = "<="
 	}
 	word := "reached"
 	switch {
-	case got.count == 0:
+	case v.got.count == 0:
 		word = "not measured"
-	case !reached:
-		word = fmt.Sprintf("MISSED by %.0f %%", 100*max(got.median/g.limit-1, 1-got.median/g.limit))
+	case !v.reached():
+		word = fmt.Sprintf("missed by %.0f %%", 100*max(v.got.median/v.limit-1, 1-v.got.median/v.limit))
 	}
-	return fmt.Sprintf("%s%s %s %s", what, sign, print(g.limit), word)
+	return fmt.Sprintf("%s%s %s %s", what, sign, print(v.limit), word)
 }
 
 func (r *report) renderFigures(w *strings.Builder, p placement, outcomes []outcome) {
@@ -177,13 +279,19 @@ func (r *report) renderFigures(w *strings.Builder, p placement, outcomes []outco
 	sides := append([]string{r.subject}, r.peers...)
 	rows := [][]string{append(append([]string{"", ""}, sides...), "no proxy")}
 	for _, o := range outcomes {
-		for i, m := range o.scenario.metrics {
+		for i, m := range append(slices.Clone(o.scenario.metrics), proxyBusy, failures) {
 			row := []string{"", m.name}
 			if i == 0 {
 				row[0] = o.scenario.name
 			}
+			worst := 0.0
 			for _, side := range sides {
-				row = append(row, o.figures(side, m).text(m.print))
+				s := o.figures(side, m)
+				worst = max(worst, s.most)
+				row = append(row, s.text(m.print))
+			}
+			if m.shown && worst == 0 {
+				continue
 			}
 			if v, ok := o.limit[m.name]; ok {
 				row = append(row, m.print(v))

@@ -38,8 +38,10 @@ func newRig(o *options, dir string, progress io.Writer) (*rig, error) {
 	if err := os.Mkdir(filepath.Join(dir, "files"), 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "files", "64k"), make([]byte, bodySize), 0o644); err != nil {
-		return nil, err
+	for name, size := range map[string]int{"64k": bodySize, "1m": 1 << 20} {
+		if err := os.WriteFile(filepath.Join(dir, "files", name), make([]byte, size), 0o644); err != nil {
+			return nil, err
+		}
 	}
 	r := &rig{options: o, dir: dir, self: self, progress: progress, block: defaultBlock, descriptors: min(20000, descriptorLimit())}
 	for _, name := range o.sides() {
@@ -169,7 +171,7 @@ func (r *rig) startSide(ctx context.Context, i int, s scenario, at placement) (*
 	in := &instance{side: side, listen: r.block.proxy(i, s.port()), members: r.block.members(i, s.port())}
 	config := filepath.Join(dir, side.config.Name())
 	err = writeConfig(side.config, config, site{
-		Threads: at.threads, Listen: in.listen, Members: in.members, HTTP: s.http, PerReq: s.perReq, OneShot: s.oneShot,
+		Threads: at.threads, Listen: in.listen, Members: in.members, HTTP: s.http, UDP: s.udp, PerReq: s.perReq, OneShot: s.oneShot,
 		Dir: dir, Root: os.Geteuid() == 0, Module: side.tcpModule, Descriptors: r.descriptors,
 	})
 	if err != nil {

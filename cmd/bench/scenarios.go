@@ -13,6 +13,7 @@ type metric struct {
 	name  string
 	lower bool // less is better
 	print func(float64) string
+	shown bool // among the figures only: no ratio
 }
 
 var (
@@ -24,7 +25,12 @@ var (
 	connectionCPU  = metric{name: "CPU us/connection", lower: true, print: printTenths}
 	throughput     = metric{name: "Gbit/s", print: printTenths}
 	throughputCPU  = metric{name: "CPU ms/GiB", lower: true, print: printWhole}
+	datagramCPU    = metric{name: "CPU us/round trip", lower: true, print: printTenths}
 	idleMemory     = metric{name: "bytes/connection", lower: true, print: printWhole}
+	// proxyBusy says whether the load or the proxy was the limit: how much of its threads' time the proxy used.
+	proxyBusy = metric{name: "proxy busy %", print: printWhole, shown: true}
+	// failures are requests or connections that failed; many of them make a run fail.
+	failures = metric{name: "failed", lower: true, print: printWhole, shown: true}
 )
 
 var httpMetrics = []metric{requestRate, requestCPU, latency50, latency99}
@@ -32,22 +38,27 @@ var httpMetrics = []metric{requestRate, requestCPU, latency50, latency99}
 // sample is what one run of a scenario gave, by the name of the metric.
 type sample map[string]float64
 
-// goal is a figure to reach with a number of threads: against HAProxy, or for itself.
+// goal is a figure to reach with a number of threads: against a peer, or for itself.
 type goal struct {
 	metric   metric
 	threads  int
 	limit    float64
-	absolute bool // the figure itself; else its ratio to HAProxy's
+	absolute bool   // the figure itself; else its ratio to the peer's
+	peer     string // "": HAProxy
 }
 
 // scenario is one kind of work.
 type scenario struct {
 	name    string
 	about   string
-	http    bool // a service for HTTP with cookie insert; else TCP with persistence by the client's address
-	perReq  bool // a decision for each request
-	oneShot bool // one request per connection
-	fresh   bool // a new process for each round
+	http    bool // a service for HTTP with cookie insert; else TCP or UDP with persistence by the client's address
+	udp     bool
+	perReq  bool   // a decision for each request
+	oneShot bool   // one request per connection
+	fresh   bool   // a new process for each round
+	most    int    // the most rounds; zero: as many as are asked for
+	single  bool   // at one thread only
+	without string // a side that cannot do it
 	metrics []metric
 	goals   []goal
 	// run does the work once against a running side.
@@ -78,6 +89,7 @@ var scenarios = []scenario{
 		goals(requestRate, requestCPU, 1.00, 1.00, 1.00)),
 	httpScenario("body-64k", "64 keep-alive connections, bodies of 64 KiB", wrkLoad{connections: 64, path: "/64k"},
 		goals(requestRate, requestCPU, 1.10, 0.70, 1.00)),
+	httpScenario("body-1m", "16 keep-alive connections, bodies of 1 MiB", wrkLoad{connections: 16, path: "/1m"}, nil),
 	{
 		name: "tcp-connections", about: "TCP connections of one exchange from 64 client addresses, 64 at once",
 		metrics: []metric{connectionRate, connectionCPU, latency50, latency99},
@@ -87,9 +99,15 @@ var scenarios = []scenario{
 	streamScenario("tcp-stream-1", "TCP throughput to the client, one stream", 1),
 	streamScenario("tcp-stream-8", "TCP throughput to the client, eight streams", 8),
 	{
+		name: "udp", about: "UDP round trips of 64 bytes, 64 flows with two under way each (HAProxy does not forward UDP)",
+		udp: true, without: "haproxy", metrics: []metric{requestRate, datagramCPU, latency50, latency99},
+		goals: []goal{{metric: requestRate, threads: 1, limit: 1.10, peer: "nginx"}, {metric: requestRate, threads: 2, limit: 1.00, peer: "nginx"}},
+		run:   datagramLoad, limit: datagramLoad,
+	},
+	{
 		name: "idle-memory", about: "memory of the proxy's process for an idle keep-alive connection",
-		http: true, fresh: true, metrics: []metric{idleMemory}, run: idleLoad,
-		goals: []goal{{metric: idleMemory, threads: 1, limit: 4096, absolute: true}, {metric: idleMemory, threads: 2, limit: 4096, absolute: true}},
+		http: true, fresh: true, most: 3, single: true, metrics: []metric{idleMemory}, run: idleLoad,
+		goals: []goal{{metric: idleMemory, threads: 1, limit: 4096, absolute: true}},
 	},
 }
 
@@ -113,21 +131,36 @@ func streamScenario(name, about string, streams int) scenario {
 	}
 }
 
+// judgedAt says whether it has a goal at a number of threads.
+func (s scenario) judgedAt(threads int) bool {
+	return slices.ContainsFunc(s.goals, func(g goal) bool { return g.threads == threads })
+}
+
+// rounds is how many there are when so many are asked for.
+func (s scenario) rounds(asked int) int {
+	if s.most > 0 {
+		return min(s.most, asked)
+	}
+	return asked
+}
+
 // label is a scenario's name with its number of threads, as -only matches it.
 func label(s scenario, threads int) string { return fmt.Sprintf("%s/%dt", s.name, threads) }
 
 // chosen are the scenarios that -only chooses.
 func (o *options) chosen(threads int) []scenario {
-	return slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return !o.wants(label(s, threads)) })
+	return slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool {
+		return s.single && threads > 1 || !o.wants(label(s, threads))
+	})
 }
 
 // listScenarios prints their names for -only.
 func listScenarios(w io.Writer) {
-	rows := [][]string{{scaleName, scaleAbout}}
+	rows := [][]string{{scaleName, scaleAbout}, {slowName, slowAbout}}
 	for _, s := range scenarios {
 		rows = append(rows, []string{s.name, s.about})
 	}
 	var text strings.Builder
 	renderTable(&text, rows)
-	fmt.Fprintf(w, "%s\n-only matches NAME/THREADSt, as in close-64/1t.\n", text.String())
+	fmt.Fprintf(w, "%s\n-only matches scale, slow-clients and NAME/THREADSt, as in close-64/1t.\n", text.String())
 }

@@ -45,7 +45,8 @@ type site struct {
 	Threads     int
 	Listen      netip.AddrPort
 	Members     []netip.AddrPort
-	HTTP        bool // else TCP
+	HTTP        bool // else TCP or UDP
+	UDP         bool
 	PerReq      bool // a decision and a cookie for each request, where the product makes them once per connection by default
 	OneShot     bool // clients make one request per connection: no server connection may outlive it
 	Dir         string

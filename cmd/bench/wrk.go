@@ -68,9 +68,12 @@ func parseWrkTime(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// failed is how many requests and connections failed.
+func (r wrkResult) failed() int64 { return r.connect + r.read + r.write + r.timeout + r.refused }
+
 // fault is an error if the run had failures that spoil its figures.
 func (r wrkResult) fault() error {
-	failed := r.connect + r.read + r.write + r.timeout + r.refused
+	failed := r.failed()
 	if !tooMany(failed, r.requests) {
 		return nil
 	}

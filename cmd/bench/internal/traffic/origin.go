@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Origin answers Exchange and Stream on its addresses.
+// Origin answers Exchange and Stream on its addresses, and sends datagrams back.
 type Origin struct {
 	loops []*originLoop
 }
@@ -54,9 +54,11 @@ func (o *Origin) Close() {
 type originLoop struct {
 	*poller
 	listeners map[int]bool
+	datagrams map[int]bool  // sockets for datagrams
 	open      map[int]state // the accepted connections
-	buffer    []byte        // what is sent; its contents do not matter
-	scratch   []byte        // what was received
+	batch     *batch
+	buffer    []byte // what is sent; its contents do not matter
+	scratch   []byte // what was received
 }
 
 // state is what a connection waits for.
@@ -74,7 +76,7 @@ func newOriginLoop(addrs []netip.AddrPort) (*originLoop, error) {
 		return nil, err
 	}
 	l := &originLoop{
-		poller: p, listeners: map[int]bool{}, open: map[int]state{},
+		poller: p, listeners: map[int]bool{}, datagrams: map[int]bool{}, open: map[int]state{}, batch: newBatch(true),
 		buffer: make([]byte, streamChunk), scratch: make([]byte, 4096),
 	}
 	for _, a := range addrs {
@@ -88,12 +90,24 @@ func newOriginLoop(addrs []netip.AddrPort) (*originLoop, error) {
 			l.close()
 			return nil, fmt.Errorf("watch %v: %w", a, err)
 		}
+		if fd, err = datagramSocket(a, netip.AddrPort{}); err != nil {
+			l.close()
+			return nil, err
+		}
+		l.datagrams[fd] = true
+		if err := l.add(fd, unix.EPOLLIN); err != nil {
+			l.close()
+			return nil, fmt.Errorf("watch datagrams of %v: %w", a, err)
+		}
 	}
 	return l, nil
 }
 
 func (l *originLoop) close() {
 	for fd := range l.listeners {
+		closeFD(fd)
+	}
+	for fd := range l.datagrams {
 		closeFD(fd)
 	}
 	for fd := range l.open {
@@ -109,11 +123,14 @@ func (l *originLoop) run(ctx context.Context) error {
 			return err
 		}
 		for _, e := range events {
-			if fd := int(e.Fd); l.listeners[fd] {
+			switch fd := int(e.Fd); {
+			case l.listeners[fd]:
 				if err := l.accept(fd); err != nil {
 					return err
 				}
-			} else {
+			case l.datagrams[fd]:
+				l.batch.echo(fd)
+			default:
 				l.serve(fd)
 			}
 		}

@@ -1,4 +1,4 @@
-// Package traffic makes TCP load and answers it, with so few system calls that one core can fill a proxy on another.
+// Package traffic makes TCP and UDP load and answers it, with so few system calls that one core can fill a proxy on another.
 //
 // A client's first byte says what it wants of the origin: Exchange or Stream.
 package traffic
@@ -31,9 +31,9 @@ const maxErrors = 1000
 
 // Result is what a load saw.
 type Result struct {
-	Operations int64   `json:"operations"` // exchanges that were answered in full
+	Operations int64   `json:"operations"` // exchanges that were answered in full, datagrams that came back
 	Bytes      int64   `json:"bytes"`      // received
-	Errors     int64   `json:"errors"`     // connections that failed, or waited over stallAfter for their answer when the time was up
+	Errors     int64   `json:"errors"`     // datagrams lost; connections that failed, or waited over stallAfter when the time was up
 	Seconds    float64 `json:"seconds"`    // from the first connection to the end
 	P50        float64 `json:"p50_us"`     // of an exchange, from connect to the end of the answer, in microseconds
 	P99        float64 `json:"p99_us"`

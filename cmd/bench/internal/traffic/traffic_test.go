@@ -3,6 +3,7 @@ package traffic
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -95,6 +96,65 @@ func TestExchangesCountAShortAnswer(t *testing.T) {
 	}
 }
 
+func TestDatagramsComeBack(t *testing.T) {
+	addr := serveOrigin(t)
+	got, err := Datagrams(t.Context(), Load{
+		Target: addr, Sources: []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")},
+		Parallel: 5, Threads: 2, Duration: 200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Operations == 0 || got.Errors != 0 || got.Bytes != got.Operations*MessageSize {
+		t.Errorf("%+v: want answers of %d bytes and no errors", got, MessageSize)
+	}
+	if got.P50 <= 0 || got.P99 < got.P50 {
+		t.Errorf("p50 %v us, p99 %v us", got.P50, got.P99)
+	}
+}
+
+// A member that answers every other datagram, and some with other bytes: what is lost is counted and sent anew.
+func TestDatagramsCountLosses(t *testing.T) {
+	lossy, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lossy.Close()
+	go func() {
+		buffer := make([]byte, 2*MessageSize)
+		for i := 0; ; i++ {
+			n, from, err := lossy.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			if i%2 == 0 {
+				_, _ = lossy.WriteTo(buffer[:n], from)
+			} else if i%3 == 0 {
+				_, _ = lossy.WriteTo(buffer[:5], from)
+			}
+		}
+	}()
+	got, err := Datagrams(t.Context(), Load{
+		Target: lossy.LocalAddr().(*net.UDPAddr).AddrPort(), Parallel: 1, Threads: 1, Duration: 3 * lostAfter,
+	})
+	if err != nil || got.Operations == 0 || got.Errors == 0 || !strings.Contains(got.FirstError, "no answer") {
+		t.Errorf("%+v, error %v: want answers and losses", got, err)
+	}
+}
+
+func TestDatagramsEndWhenNobodyListens(t *testing.T) {
+	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := closed.LocalAddr().(*net.UDPAddr).AddrPort()
+	closed.Close()
+	got, err := Datagrams(t.Context(), Load{Target: addr, Parallel: 2, Threads: 1, Duration: lostAfter})
+	if err == nil && got.Errors == 0 || got.Operations != 0 {
+		t.Errorf("%+v, error %v: want errors only", got, err)
+	}
+}
+
 func TestStreamsCountBytes(t *testing.T) {
 	addr := serveOrigin(t)
 	got, err := Streams(t.Context(), Load{Target: addr, Parallel: 3, Duration: 200 * time.Millisecond})
@@ -163,6 +223,48 @@ func TestHoldIdleReportsWhatIsNotKeptAlive(t *testing.T) {
 		func() error { t.Error("ready without a connection that stays"); return nil })
 	if err == nil || !strings.Contains(err.Error(), "close true") {
 		t.Errorf("error %v: want that the answer closes", err)
+	}
+}
+
+// A server that answers some heads that do not end with 408, closes others and leaves one open.
+func TestSlowClientsCountHowTheyEnd(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	var conns []net.Conn
+	ready := make(chan struct{})
+	go func() {
+		for range 6 {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			conns = append(conns, conn)
+		}
+		<-ready
+		for i, conn := range conns {
+			if b := make([]byte, 1); i < 5 {
+				_, _ = io.ReadFull(conn, b)
+				if b[0] != slowHead[0] {
+					t.Errorf("the first byte is %q", b)
+				}
+			}
+			if i < 3 {
+				_, _ = io.WriteString(conn, "HTTP/1.1 408 Request Timeout\r\n\r\n")
+			}
+			if i < 5 {
+				conn.Close()
+			}
+		}
+	}()
+	got, err := SlowClients(t.Context(), Load{
+		Target: netip.MustParseAddrPort(server.Addr().String()), Parallel: 6, Threads: 1, Duration: 2 * time.Second,
+	}, func() error { close(ready); return nil })
+	want := SlowResult{Clients: 6, TimedOut: 3, Dropped: 2, Open: 1, First: got.First, Last: got.Last}
+	if err != nil || got != want || got.First <= 0 || got.Last < got.First {
+		t.Errorf("%+v, error %v; want %+v and times", got, err, want)
 	}
 }
 
