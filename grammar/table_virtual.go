@@ -59,7 +59,7 @@ func virtualOurRows() []*Attribute {
 	ours := func(words string, kind ValueKind, def, help string, acts bool) *Attribute {
 		return &Attribute{Words: w(words), Release: Ours, Value: kind, Default: def, Field: words, Help: help, Acts: acts}
 	}
-	mask := ours("oneconnect_source_mask", ValueMask, "0.0.0.0", "how much of a client's address must be equal to share server connections", true)
+	mask := ours("oneconnect_source_mask", ValueMask, "0.0.0.0", "how much of a client's address must be equal to share server connections; none: nothing", true)
 	trusted := ours("trusted_proxies", valueForm, "", "addresses and networks whose X-Forwarded-For is believed", true)
 	trusted.form = trustedForm
 	return []*Attribute{

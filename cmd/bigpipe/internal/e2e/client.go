@@ -23,6 +23,7 @@ type request struct {
 // client is who sends requests.
 type client struct {
 	from   string // its own address; "" is any
+	header string // a line that each request carries; "" for none
 	http10 bool
 	jar    jar // keeps cookies between requests; nil keeps none
 }
@@ -129,6 +130,9 @@ func (c client) exchange(w io.Writer, r *bufio.Reader, request request) (Reply, 
 	head := fmt.Sprintf("GET %s HTTP/%s\r\nHost: www.example.test\r\n", request.path, version)
 	if cookie != "" {
 		head += "Cookie: " + cookie + "\r\n"
+	}
+	if c.header != "" {
+		head += c.header + "\r\n"
 	}
 	if _, err := io.WriteString(w, head+"\r\n"); err != nil {
 		return Reply{}, err

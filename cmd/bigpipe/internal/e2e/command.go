@@ -161,7 +161,9 @@ func options(args []string, values map[string]*string, flags map[string]*bool) (
 func cmdClient(s *script, args []string) (string, error) {
 	var c client
 	var jarName, expires string
-	args, err := options(args, map[string]*string{"-from": &c.from, "-jar": &jarName, "-expires": &expires}, map[string]*bool{"-http10": &c.http10})
+	args, err := options(args, map[string]*string{
+		"-from": &c.from, "-header": &c.header, "-jar": &jarName, "-expires": &expires,
+	}, map[string]*bool{"-http10": &c.http10})
 	if err != nil {
 		return "", err
 	}
