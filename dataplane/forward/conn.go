@@ -3,7 +3,6 @@ package forward
 import (
 	"errors"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,89 +24,92 @@ type instant int64
 // conn is a non-blocking socket of a flow. One goroutine may read while another writes; opening and closing is for the
 // flow when nobody else uses it.
 type conn struct {
-	fd     int // -1: closed
-	poller atomic.Pointer[poller]
-	attach sync.Mutex // held while the poller is made
-	clock  *clock
-	killed *atomic.Bool // the flow is to end
+	fd      int           // -1: closed
+	watched atomic.Uint32 // the events that poll watches the socket for; 0: it does not
+	attach  sync.Mutex    // held while that changes
+	poll    *poll
+	owners  *owners
+	clock   *clock
+	killed  *atomic.Bool          // the flow is to end
+	relay   atomic.Pointer[relay] // who is told what happens, instead of those who wait
 
 	reader, writer side
 
 	in      *buffer // of the read in progress
-	short   bool    // reads take little at a time
 	into    *pipe   // where the read in progress goes instead, and how much of it
 	most    int
 	out     [2][]byte
-	outOf   *pipe    // what the write in progress sends instead
-	peer    sockaddr // of the connect in progress
-	state   connState
+	outOf   *pipe         // what the write in progress sends instead
+	peer    *sockaddr     // of the connect in progress
+	short   bool          // reads take little at a time
 	sends   uint8         // successful sends, up to 2
 	opened  instant       // when connecting began
 	reuses  int           // how often it was taken from the spares
 	ended   bool          // the peer has sent its last byte, or reading failed: nothing more can come
 	silent  bool          // the peer promised to send nothing more, and has little to receive
 	aborted atomic.Bool   // the close resets
+	gone    atomic.Bool   // the connection is over in both directions
 	pulled  atomic.Uint64 // bytes read
 	pushed  atomic.Uint64 // bytes written
-	inErr   error
-	outErr  error
-	scratch [1]byte
 }
 
-// side is one direction of a conn.
-type side struct {
-	// deadline is when waiting ends with errTimeout; alreadyOver when the side was told to end.
-	deadline atomic.Int64
-	// renew moves the deadline this far ahead with each progress; zero leaves it. It belongs to who reads or writes.
-	renew time.Duration
-}
-
-// alreadyOver is a deadline that only set takes away.
-const alreadyOver = 1
-
-type connState uint8
-
-const (
-	connOpen connState = iota
-	connConnecting
-)
-
-// poller is what a conn has once it had to wait.
-type poller struct {
-	file        *os.File
-	raw         syscall.RawConn
-	read, write func(uintptr) bool
-}
-
-// open makes c the socket fd. The clock and killed must be set.
+// open makes c the socket fd. The clock, killed and the fields for waiting must be set.
 func (c *conn) open(fd int) {
-	c.fd, c.state, c.sends, c.ended, c.silent = fd, connOpen, 0, false, false
+	c.fd, c.sends, c.ended, c.silent = fd, 0, false, false
+	c.watched.Store(0)
 	c.aborted.Store(false)
-	c.poller.Store(nil)
+	c.gone.Store(false)
+	c.reader.news.Store(nil)
+	c.writer.news.Store(nil)
 	c.reader.set(0, 0)
 	c.writer.set(0, 0)
 }
 
 func (c *conn) isOpen() bool { return c.fd >= 0 }
 
-// set gives the side a deadline and how it is renewed, whatever it was told before.
-func (s *side) set(deadline instant, renew time.Duration) {
-	s.deadline.Store(int64(deadline))
-	s.renew = renew
+// watch has the socket watched for events, besides those that it is watched for.
+func (c *conn) watch(events uint32) error {
+	if c.watched.Load()&events == events {
+		return nil
+	}
+	c.attach.Lock()
+	defer c.attach.Unlock()
+	place := c.owners.at(c.fd)
+	if place == nil {
+		return unix.EMFILE
+	}
+	op := unix.EPOLL_CTL_MOD
+	if c.watched.Load() == 0 {
+		op = unix.EPOLL_CTL_ADD
+		place.turn.Add(1)
+		place.conn.Store(c)
+	}
+	events |= c.watched.Load()
+	e := unix.EpollEvent{Events: events, Fd: int32(c.fd), Pad: int32(place.turn.Load())}
+	if errno := epollControl(c.poll.fd, op, c.fd, &e); errno != 0 {
+		return errno
+	}
+	c.watched.Store(events)
+	return nil
 }
 
-func (s *side) passed(now instant) bool {
-	d := s.deadline.Load()
-	return d != 0 && instant(d) < now
-}
-
-// move moves the deadline, unless the side was told to end: another goroutine may do that at any moment.
-func (s *side) move(deadline instant) {
-	for {
-		d := s.deadline.Load()
-		if d == alreadyOver || d == int64(deadline) || s.deadline.CompareAndSwap(d, int64(deadline)) {
-			return
-		}
+// happened is told the events of the socket.
+func (c *conn) happened(events uint32) {
+	if r := c.relay.Load(); r != nil {
+		r.happened(c, events)
+		return
+	}
+	if events&eventGone != 0 {
+		c.gone.Store(true)
+	}
+	switch {
+	case events&eventEnd != 0:
+		c.reader.wake(ended)
+	case events&unix.EPOLLIN != 0:
+		c.reader.wake(ready)
+	}
+	if events&(unix.EPOLLOUT|eventGone) != 0 {
+		c.writer.wake(ready)
 	}
 }
 
@@ -124,6 +126,17 @@ func (c *conn) within(s *side, d time.Duration) { s.set(c.clock.after(d), d) }
 // until makes reads or writes fail after d, whatever progress they make.
 func (c *conn) until(s *side, d time.Duration) { s.set(c.clock.after(d), 0) }
 
+// late says why the side has to end by now, if it has.
+func (c *conn) late(s *side) error {
+	if c.killed.Load() {
+		return errKilled
+	}
+	if s.passed(c.clock.now()) {
+		return errTimeout
+	}
+	return nil
+}
+
 // fill waits for bytes and adds them to b. While it waits b holds no memory, unless it holds bytes. At the end of the stream
 // the error is io.EOF.
 func (c *conn) fill(b *buffer) error {
@@ -131,52 +144,99 @@ func (c *conn) fill(b *buffer) error {
 	return c.read()
 }
 
-// read carries out the read that was prepared.
-func (c *conn) read() error {
-	p := c.poller.Load()
-	if p == nil {
-		if c.tryRead(0) {
-			return c.inErr
+// fillOrPark is fill, but where it would wait it parks the flow, which is no longer the caller's then.
+func (c *conn) fillOrPark(b *buffer, f *flow) (parked bool, err error) {
+	c.in = b
+	for {
+		if done, err := c.tryRead(); done {
+			return false, err
 		}
-		var err error
-		if p, err = c.attachPoller(); err != nil {
-			return err
+		b.release()
+		if err := c.watch(watchIn); err != nil {
+			return false, err
+		}
+		if c.reader.park(f) {
+			return true, nil
 		}
 	}
-	return c.wait(&c.reader, p.raw.Read, p.read, &c.inErr)
 }
 
-// tryRead reports whether the read is over.
-func (c *conn) tryRead(uintptr) bool {
-	if c.into != nil {
-		return c.trySpliceIn()
-	}
+// read carries out the read that was prepared.
+func (c *conn) read() error {
+	c.progress(&c.reader)
 	for {
-		room := c.in.free()
-		if c.short {
-			room = room[:min(len(room), shortRead)]
+		if done, err := c.tryRead(); done {
+			return err
 		}
-		n, errno := recv(c.fd, room, 0)
+		if c.into == nil {
+			c.in.release()
+		}
+		if err := c.watch(watchIn); err != nil {
+			return err
+		}
+		c.reader.wait()
+	}
+}
+
+// tryRead reports whether the read is over. Nothing is tried while nothing has happened: that saves two of seven system calls
+// of a request on a kept connection.
+func (c *conn) tryRead() (done bool, err error) {
+	if err := c.late(&c.reader); err != nil {
+		return true, err
+	}
+	for c.reader.take() {
+		n, full, errno := c.readOnce()
 		switch {
 		case errno == unix.EINTR:
-			continue
+			c.reader.more()
 		case errno == unix.EAGAIN:
-			c.in.release()
-			return false
+			if c.reader.emptied() {
+				c.reader.more()
+			}
 		case errno != 0:
-			c.inErr, c.ended = errno, true
+			c.ended = true
+			return true, c.unfilled(errno)
 		case n == 0:
-			c.inErr, c.ended = io.EOF, true
+			c.ended = true
+			return true, c.unfilled(io.EOF)
 		default:
-			c.inErr = nil
-			c.in.w += n
+			if full {
+				c.reader.more()
+			}
 			c.pulled.Add(uint64(n))
 			c.progress(&c.reader)
-			return true
+			return true, nil
 		}
-		c.in.release()
-		return true
 	}
+	return false, nil
+}
+
+// unfilled gives memory back that nothing was read into.
+func (c *conn) unfilled(err error) error {
+	if c.into == nil {
+		c.in.release()
+	}
+	return err
+}
+
+// readOnce reads what is there. Full says that there may be more.
+func (c *conn) readOnce() (n int, full bool, errno syscall.Errno) {
+	if c.into != nil {
+		n, errno = splice(c.fd, c.into.w, c.most)
+		if errno == 0 {
+			c.into.held += n
+		}
+		return n, true, errno
+	}
+	room := c.in.free()
+	if c.short {
+		room = room[:min(len(room), shortRead)]
+	}
+	n, errno = recv(c.fd, room, 0)
+	if errno == 0 {
+		c.in.w += n
+	}
+	return n, n == len(room), errno
 }
 
 // write sends all of b.
@@ -193,18 +253,32 @@ func (c *conn) writeTwo(a, b []byte) error {
 
 // send carries out the write that was prepared.
 func (c *conn) send() error {
+	c.progress(&c.writer)
 	c.delayNoMore()
-	if c.tryWrite(0) {
-		return c.outErr
-	}
-	p := c.poller.Load()
-	if p == nil {
-		var err error
-		if p, err = c.attachPoller(); err != nil {
+	err := c.untilSent()
+	c.out = [2][]byte{}
+	return err
+}
+
+func (c *conn) untilSent() error {
+	for {
+		if err := c.late(&c.writer); err != nil {
 			return err
 		}
+		c.writer.take()
+		errno := c.writeOnce()
+		switch errno {
+		case 0:
+			return nil
+		case unix.EAGAIN:
+		default:
+			return errno
+		}
+		if err := c.watch(watchOut); err != nil {
+			return err
+		}
+		c.writer.wait()
 	}
-	return c.wait(&c.writer, p.raw.Write, p.write, &c.outErr)
 }
 
 // delayNoMore switches the delay of small segments off when a second send begins: the first goes out at once anyway.
@@ -218,13 +292,10 @@ func (c *conn) delayNoMore() {
 	}
 }
 
-// tryWrite reports whether the write, or the connect, is over.
-func (c *conn) tryWrite(uintptr) bool {
-	if c.state == connConnecting {
-		return c.tryConnect()
-	}
+// writeOnce sends what it can; zero says that this was all.
+func (c *conn) writeOnce() syscall.Errno {
 	if c.outOf != nil {
-		return c.trySpliceOut()
+		return c.spliceOut()
 	}
 	for len(c.out[0]) > 0 {
 		var n int
@@ -240,15 +311,11 @@ func (c *conn) tryWrite(uintptr) bool {
 			c.progress(&c.writer)
 			c.sent(n)
 		case unix.EINTR:
-		case unix.EAGAIN:
-			return false
 		default:
-			c.out, c.outErr = [2][]byte{}, errno
-			return true
+			return errno
 		}
 	}
-	c.outErr = nil
-	return true
+	return 0
 }
 
 // sent takes n bytes off what is to be sent.
@@ -265,126 +332,82 @@ func (c *conn) sent(n int) {
 func (c *conn) connect(to *sockaddr, fd int, timeout time.Duration) error {
 	c.open(fd)
 	c.opened, c.reuses = c.clock.now(), 0
-	c.peer, c.state = *to, connConnecting
 	c.until(&c.writer, timeout)
-	for range 2 { // the second time finds a connection on the same machine already made
-		if c.tryConnect() {
-			return c.outErr
+	done, err := c.tryConnect(to)
+	for !done { // the second time finds a connection on the same machine already made
+		if done, err = c.tryConnect(to); done {
+			break
 		}
+		if err := c.watch(watchOut); err != nil {
+			return err
+		}
+		c.writer.wait()
+		if err := c.late(&c.writer); err != nil {
+			return err
+		}
+		c.writer.take()
 	}
-	p, err := c.attachPoller()
-	if err != nil {
-		return err
-	}
-	return c.wait(&c.writer, p.raw.Write, p.write, &c.outErr)
+	return err
 }
 
 // tryConnect reports whether the connect is over.
-func (c *conn) tryConnect() bool {
-	errno := connect(c.fd, &c.peer)
-	switch errno {
+func (c *conn) tryConnect(to *sockaddr) (done bool, err error) {
+	switch errno := connect(c.fd, to); errno {
 	case unix.EINPROGRESS, unix.EALREADY, unix.EINTR:
-		return false
+		return false, nil
 	case 0, unix.EISCONN:
-		c.outErr = nil
+		return true, nil
 	default:
-		c.outErr = errno
-	}
-	c.state = connOpen
-	return true
-}
-
-// wait runs attempt whenever the socket becomes ready, until it is over or the deadline passes.
-func (c *conn) wait(s *side, ready func(func(uintptr) bool) error, attempt func(uintptr) bool, result *error) error {
-	for {
-		err := ready(attempt)
-		if err == nil {
-			return *result
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		p := c.poller.Load()
-		if s == &c.reader {
-			_ = p.file.SetReadDeadline(time.Time{})
-		} else {
-			_ = p.file.SetWriteDeadline(time.Time{})
-		}
-		if c.killed.Load() {
-			return errKilled
-		}
-		if s.passed(c.clock.now()) {
-			return errTimeout
-		}
+		return true, errno
 	}
 }
 
-// attachPoller makes the poller, if no other goroutine has.
-func (c *conn) attachPoller() (*poller, error) {
-	c.attach.Lock()
-	defer c.attach.Unlock()
-	if p := c.poller.Load(); p != nil {
-		return p, nil
-	}
-	p := &poller{file: os.NewFile(uintptr(c.fd), "socket"), read: c.tryRead, write: c.tryWrite}
-	raw, err := p.file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	p.raw = raw
-	c.poller.Store(p)
-	return p, nil
-}
-
-// past is a deadline that wakes whoever waits.
-var past = time.Unix(1, 0)
-
-// expire wakes what waits on the conn beyond its deadline, or all of it. It may be called from any goroutine.
+// expire wakes who waits on the conn beyond a deadline, or whoever waits. It may be called from any goroutine.
 func (c *conn) expire(now instant, all bool) {
-	p := c.poller.Load()
-	if p == nil {
-		return
-	}
 	if all || c.reader.passed(now) {
-		_ = p.file.SetReadDeadline(past)
+		c.reader.hurry()
 	}
 	if all || c.writer.passed(now) {
-		_ = p.file.SetWriteDeadline(past)
+		c.writer.hurry()
 	}
 }
 
 // end makes a side time out now and until it is set anew. It may be called from any goroutine.
 func (c *conn) end(s *side) {
 	s.deadline.Store(alreadyOver)
-	if p := c.poller.Load(); p != nil {
-		if s == &c.reader {
-			_ = p.file.SetReadDeadline(past)
-		} else {
-			_ = p.file.SetWriteDeadline(past)
-		}
-	}
+	s.wake(ready)
 }
 
 // quiet reports whether an idle conn is as it should be: not closed, and nothing sent that was not asked for.
 func (c *conn) quiet() bool {
 	for {
-		_, errno := recv(c.fd, c.scratch[:], unix.MSG_PEEK)
+		var b [1]byte
+		_, errno := recv(c.fd, b[:], unix.MSG_PEEK)
 		if errno != unix.EINTR {
 			return errno == unix.EAGAIN
 		}
 	}
 }
 
+// quietSoFar is quiet as far as is known without asking the kernel.
+func (c *conn) quietSoFar() bool {
+	if c.watched.Load() == 0 || c.reader.news.Load() != nil {
+		return c.quiet()
+	}
+	return true
+}
+
 // closeWrite tells the peer that nothing more will be sent.
 func (c *conn) closeWrite() { _ = shutdownWrite(c.fd) }
 
 // detach takes the socket away from the conn, which is closed then.
-func (c *conn) detach() (fd int, file *os.File) {
-	fd, c.fd = c.fd, -1
-	if p := c.poller.Swap(nil); p != nil {
-		file = p.file
+func (c *conn) detach() (fd int) {
+	if c.watched.Load() != 0 {
+		c.owners.forget(c.fd)
+		c.watched.Store(0)
 	}
-	return fd, file
+	fd, c.fd = c.fd, -1
+	return fd
 }
 
 // reset makes the close that follows a reset.
@@ -399,15 +422,6 @@ func (c *conn) reset() {
 // close closes the socket. Closing twice does nothing.
 func (c *conn) close() {
 	if c.fd >= 0 {
-		closeSocket(c.detach())
+		_ = unix.Close(c.detach())
 	}
-}
-
-// closeSocket closes what detach returned.
-func closeSocket(fd int, file *os.File) {
-	if file != nil {
-		_ = file.Close()
-		return
-	}
-	_ = unix.Close(fd)
 }

@@ -11,8 +11,10 @@
 //
 // # Input and output
 //
-// One goroutine serves a connection; a second one runs only while bytes can come from both sides. System calls are tried
-// directly on the non-blocking sockets; a socket is given to the runtime's poller when it has to wait for the first time. A
+// A goroutine serves an HTTP connection while a request is in transit, a second one only while bytes can come from both sides;
+// an idle connection has none. TCP connections have none at all: who learns that something happened does what follows from it.
+// System calls are tried directly on the non-blocking sockets; a socket is watched from when it has to wait for the first time,
+// by epoll descriptors of the table that the runtime's poller waits on. A
 // connection holds buffers only while it has bytes in them. Deadlines are numbers in the connection: one sweep each 100 ms
 // wakes those that have passed, so a limit is kept within about 100 ms and no timer is set on the way.
 package forward

@@ -25,6 +25,8 @@ type flow struct {
 	member   atomic.Pointer[pool.Member] // for listings
 	waiting  atomic.Int64                // since when the flow waits for a member; 0: it does not
 	idle     atomic.Bool                 // HTTP: no request is in transit
+	parked   waiter                      // waits for the client while no goroutine does
+	asked    bool                        // HTTP: the client has sent something
 	killed   atomic.Bool                 // to end at once
 
 	client   conn
@@ -55,8 +57,10 @@ func newFlow(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *flow
 	clock := l.table.clock
 	f.began = clock.now()
 	f.active.Store(int64(f.began))
-	f.client.clock, f.client.killed = clock, &f.killed
-	f.own.clock, f.own.killed, f.own.fd = clock, &f.killed, -1
+	f.parked.flow = f
+	f.own.fd = -1
+	f.adopt(&f.client)
+	f.adopt(&f.own)
 	f.client.open(fd)
 	f.client.sends = 2 // no delay of small segments is inherited
 	f.use(&f.own)
@@ -66,14 +70,27 @@ func newFlow(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *flow
 	return f
 }
 
-// run serves the connection and cleans up behind it.
-func (f *flow) run() {
-	defer f.listener.open.Done()
+// begin begins to serve the connection. The flow is no longer the caller's.
+func (f *flow) begin() {
 	if f.settings.HTTP {
-		f.serveHTTP()
+		f.beginHTTP()
 	} else {
-		f.serveTCP()
+		f.beginTCP()
 	}
+}
+
+// run goes on serving the connection; a worker calls it. Afterwards the flow is over, or waits for its client.
+func (f *flow) run() {
+	if r := f.client.relay.Load(); r != nil {
+		r.proceed()
+	} else {
+		f.serveHTTP()
+	}
+}
+
+// end cleans up behind the connection. Nobody may use the flow any more.
+func (f *flow) end() {
+	defer f.listener.open.Done()
 	f.listener.table.remove(f) // before the descriptor can be another's
 	f.count(0)
 	f.decision.Release()
@@ -98,8 +115,8 @@ func (f *flow) describe() Connection {
 	return c
 }
 
-// sweep is called each tick with the table's shard locked.
-func (f *flow) sweep(now instant) {
+// sweep is called each tick with the table's shard locked. It returns who must be told that its time is over, without the lock.
+func (f *flow) sweep(now instant) *relay {
 	if f.listener.idleOver(now) {
 		f.wakeIdle()
 	}
@@ -107,8 +124,19 @@ func (f *flow) sweep(now instant) {
 		f.killed.Store(true)
 	}
 	kill := f.killed.Load()
+	if r := f.client.relay.Load(); r != nil {
+		if kill || f.client.reader.passed(now) {
+			return r
+		}
+		return nil
+	}
+	if since := instant(f.waiting.Load()); since != 0 && now-since > patience && f.client.gone.Load() {
+		f.killed.Store(true)
+		kill = true
+	}
 	f.client.expire(now, kill)
 	f.watched.Load().expire(now, kill)
+	return nil
 }
 
 // touch notes progress.
@@ -193,6 +221,15 @@ func (set *Settings) route(in *rule.Input) choice {
 // errLocal means that this machine could not connect, which says nothing about the member.
 var errLocal = errors.New("no socket to be had")
 
+// adopt makes c, which is closed or at rest, a conn of the flow.
+func (f *flow) adopt(c *conn) {
+	t := f.listener.table
+	c.clock, c.killed = t.clock, &f.killed
+	if c.poll == nil {
+		c.owners, c.poll = &t.polls.owners, t.polls.choose()
+	}
+}
+
 // use makes c the member's connection of the flow.
 func (f *flow) use(c *conn) {
 	f.server = c
@@ -243,19 +280,14 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 	f.server.close()
 	f.from.drop()
 	f.reused = false
-	if !m.Dial.IsValid() {
-		return unix.EADDRNOTAVAIL
-	}
 	fd, err := f.socket(m)
 	if err != nil {
 		return dialError(err)
 	}
 	if f.settings.OneConnect != nil { // it may outlive the flow
-		f.use(&conn{fd: -1, clock: f.own.clock, killed: &f.killed})
-	}
-	if f.settings.HTTP {
-		// The request follows at once and carries the acknowledgement of the handshake.
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
+		c := &conn{fd: -1}
+		f.adopt(c)
+		f.use(c)
 	}
 	to := newSockaddr(m.Dial)
 	f.wait()
@@ -269,12 +301,19 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 
 // socket opens a socket to connect to a member with. Where there is none left the spares give up theirs.
 func (f *flow) socket(m *pool.Member) (fd int, err error) {
+	if !m.Dial.IsValid() {
+		return -1, unix.EADDRNOTAVAIL
+	}
 	for range 2 {
 		fd, err = unix.Socket(family(m.Dial.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if err == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
 			break
 		}
 		f.listener.table.spares.drop(nil)
+	}
+	if err == nil && f.settings.HTTP {
+		// The request follows at once and carries the acknowledgement of the handshake.
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
 	}
 	return fd, err
 }

@@ -68,9 +68,25 @@ type errRedirect struct{ location *rule.Location }
 
 func (errRedirect) Error() string { return "redirected" }
 
-// serveHTTP serves one request after the other, in order.
+// beginHTTP waits for the first request. The flow is no longer the caller's.
+func (f *flow) beginHTTP() {
+	f.client.until(&f.client.reader, f.settings.HeaderTimeout)
+	f.idle.Store(true)
+	if f.client.watch(watchIn) != nil || !f.client.reader.park(f) {
+		f.listener.table.workers.serve(f)
+	}
+}
+
+// serveHTTP serves one request after the other, in order, until the client has sent no more.
 func (f *flow) serveHTTP() {
-	for first := true; f.awaitRequest(first); first = false {
+	for {
+		switch f.awaitRequest() {
+		case arrivalLater:
+			return
+		case arrivalNever:
+			f.end()
+			return
+		}
 		x := exchanges.Get().(*exchange)
 		x.f = f
 		next := x.run()
@@ -79,9 +95,10 @@ func (f *flow) serveHTTP() {
 		f.count(1)
 		switch next {
 		case closing:
+			f.end()
 			return
 		case tunneling:
-			f.relay()
+			f.beginTunnel()
 			return
 		}
 	}
@@ -98,42 +115,49 @@ func (x *exchange) reset() {
 	x.upload.reset()
 }
 
+// arrival says whether a request has come.
+type arrival uint8
+
+const (
+	arrivalNow   arrival = iota
+	arrivalLater         // the flow waits without a goroutine, and is no longer the caller's
+	arrivalNever
+)
+
 // awaitRequest waits until bytes of a request are there. The first must come within the time for a head, which goes on
 // running; a connection that never sends any is closed without a word. An empty line, which some clients send after a body, is
-// taken and begins nothing.
-func (f *flow) awaitRequest(first bool) bool {
-	f.lead = leadNone
-	f.skipEmptyLine()
-	if f.in.len() == 0 {
-		limit := f.settings.IdleTimeout
-		if first {
-			limit = f.settings.HeaderTimeout
-		}
-		f.client.until(&f.client.reader, limit)
-		if !f.awaitBytes(first) {
-			return false
-		}
-		if first {
-			return true
+// taken and begins nothing. While the flow is idle awaitRequest goes on where it was.
+func (f *flow) awaitRequest() arrival {
+	if !f.idle.Load() {
+		f.lead = leadNone
+		f.skipEmptyLine()
+		if f.in.len() == 0 {
+			f.client.until(&f.client.reader, f.settings.IdleTimeout)
+			f.idle.Store(true)
 		}
 	}
-	f.client.until(&f.client.reader, f.settings.HeaderTimeout)
-	return true
-}
-
-// awaitBytes waits for the first bytes of a request.
-func (f *flow) awaitBytes(first bool) bool {
-	f.idle.Store(true)
-	defer f.idle.Store(false)
 	for f.in.len() == 0 {
 		f.in.release()
-		if !first && f.listener.idleOver(f.client.clock.now()) || f.client.fill(&f.in) != nil {
-			return false
+		if f.asked && f.listener.idleOver(f.client.clock.now()) {
+			f.idle.Store(false)
+			return arrivalNever
+		}
+		switch parked, err := f.client.fillOrPark(&f.in, f); {
+		case parked:
+			return arrivalLater
+		case err != nil:
+			f.idle.Store(false)
+			return arrivalNever
 		}
 		f.touch()
 		f.skipEmptyLine()
 	}
-	return true
+	f.idle.Store(false)
+	if f.asked {
+		f.client.until(&f.client.reader, f.settings.HeaderTimeout)
+	}
+	f.asked = true
+	return arrivalNow
 }
 
 // lead is what came before a request.
@@ -233,7 +257,7 @@ func (x *exchange) arrange() error {
 	if f.decision.Member == nil || f.settings.PerRequest && !f.pinned {
 		return x.decide()
 	}
-	if f.server.isOpen() && f.server.quiet() {
+	if f.server.isOpen() && x.serverQuiet() {
 		f.reused = true
 		return nil
 	}
@@ -242,6 +266,15 @@ func (x *exchange) arrange() error {
 		return x.decide()
 	}
 	return x.redial()
+}
+
+// serverQuiet reports whether the member's connection can be used again. Where a request could be repeated it is enough that
+// nothing is known against it, which costs no system call.
+func (x *exchange) serverQuiet() bool {
+	if x.request.Idempotent() && !x.asked.Upgrade {
+		return x.f.server.quietSoFar()
+	}
+	return x.f.server.quiet()
 }
 
 // decide chooses a pool and a member by the settings of this moment.

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"os"
 	"sync"
 	"time"
 
@@ -31,7 +30,6 @@ const (
 // is taken and forgotten until the client ends too (RFC 9112, 9.6).
 type leaving struct {
 	fd    int
-	file  *os.File // nil: the runtime's poller does not know the socket
 	began instant
 	heard instant // when the last bytes came
 	taken int
@@ -56,7 +54,7 @@ func (l *leaving) look(now instant) bool {
 	return l.taken > leavingBytes || now-l.began > leavingTime
 }
 
-func (l *leaving) close() { closeSocket(l.fd, l.file) }
+func (l *leaving) close() { _ = unix.Close(l.fd) }
 
 // departures are the sockets that are leaving. There is no goroutine for them: whoever adds one looks at the oldest, and the
 // table looks at all of them with each tick.
@@ -125,7 +123,7 @@ func (t *Table) leave(c *conn, shard uint8) {
 	}
 	now := t.clock.now()
 	l := leaving{began: now, heard: now}
-	l.fd, l.file = c.detach()
+	l.fd = c.detach()
 	d := &t.shards[shard].leaving
 	d.visit(1, now)
 	if first, full := d.put(l); full {

@@ -34,6 +34,9 @@ type Listener struct {
 // Listen binds an address, which may have port 0, and begins to accept. An IPv6 address accepts only IPv6. The error wraps the
 // kernel's: unix.EADDRNOTAVAIL when the host does not have the address, unix.EADDRINUSE when it is taken.
 func Listen(t *Table, addr netip.AddrPort, s Settings) (*Listener, error) {
+	if err := t.polls.start(); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
 	fd, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
@@ -90,6 +93,9 @@ func (l *Listener) File() (*os.File, error) {
 	}
 	return os.NewFile(uintptr(fd), "listener"), nil
 }
+
+// past is a deadline that wakes whoever waits.
+var past = time.Unix(1, 0)
 
 // Pause stops accepting until Resume; connections wait in the socket's queue. It returns when no more connection can begin.
 func (l *Listener) Pause() {
@@ -217,5 +223,5 @@ func (l *Listener) serve(fd int, peer netip.AddrPort) {
 	settings.Counters.Opened()
 	l.open.Add(1)
 	l.table.add(f)
-	go f.run()
+	f.begin()
 }

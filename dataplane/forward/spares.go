@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"bigpipe/dataplane/pool"
 )
 
@@ -18,7 +16,6 @@ const spareShards = 8
 type spares struct {
 	shards [spareShards]spareShard
 	shared spareOwner // of the listeners that share
-	watch  spareWatch
 }
 
 type spareShard struct {
@@ -52,7 +49,6 @@ type spare struct {
 	settings *Settings    // of the listener, by which it was looked at last
 	target   *pool.Member // in these settings
 	since    instant
-	watched  bool
 }
 
 // take returns a spare that is alive, nil when there is none. The search begins at the given shard.
@@ -65,9 +61,6 @@ func (s *spares) take(k *spareKey, shard uint8, one *OneConnect, now instant) *c
 				break
 			}
 			c := sp.conn
-			if sp.watched {
-				s.watch.remove(c.fd)
-			}
 			if !one.worn(c, now) && c.quiet() {
 				c.reuses++
 				return c
@@ -130,18 +123,9 @@ func (s *spares) len() (n int) {
 }
 
 // visit closes the spares that are of no more use: the member has closed them or said something unasked, they are too old, or
-// the settings that they were kept under are no more. Those that have rested for a tick are watched from now on.
+// the settings that they were kept under are no more.
 func (s *spares) visit(now instant) {
-	ready := s.watch.ready()
-	s.sift(func(k *spareKey, sp *spare) bool {
-		if ready[sp.conn.fd] || !sp.valid(k, now) {
-			return false
-		}
-		if !sp.watched && now-sp.since >= instant(tick) {
-			sp.watched = s.watch.add(sp.conn.fd)
-		}
-		return true
-	})
+	s.sift(func(k *spareKey, sp *spare) bool { return sp.conn.quietSoFar() && sp.valid(k, now) })
 }
 
 // drop closes the spares that a listener has given; nil means all.
@@ -149,11 +133,8 @@ func (s *spares) drop(l *Listener) {
 	s.sift(func(_ *spareKey, sp *spare) bool { return l != nil && sp.listener != l })
 }
 
-// close closes all, for good.
-func (s *spares) close() {
-	s.drop(nil)
-	s.watch.close()
-}
+// close closes all.
+func (s *spares) close() { s.drop(nil) }
 
 // sift closes the spares that keep does not want.
 func (s *spares) sift(keep func(*spareKey, *spare) bool) {
@@ -227,48 +208,4 @@ func (set *Settings) dialled(m *pool.Member) *pool.Member {
 		}
 	}
 	return nil
-}
-
-// spareWatch asks the kernel about sockets that should stay silent. All but remove is for one goroutine at a time.
-type spareWatch struct{ fd atomic.Int64 } // 0: not open yet
-
-// spareEvents are what a member does to a connection that it should leave alone.
-const spareEvents = unix.EPOLLIN | unix.EPOLLRDHUP
-
-// add reports whether the socket is watched from now on. One that is not is looked at when it is taken.
-func (w *spareWatch) add(fd int) bool {
-	if w.fd.Load() == 0 {
-		poll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-		if err != nil {
-			return false
-		}
-		w.fd.Store(int64(poll))
-	}
-	return unix.EpollCtl(int(w.fd.Load()), unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: spareEvents, Fd: int32(fd)}) == nil
-}
-
-func (w *spareWatch) remove(fd int) { _ = unix.EpollCtl(int(w.fd.Load()), unix.EPOLL_CTL_DEL, fd, nil) }
-
-// ready returns the sockets that something has happened to. One of them may be another's by now.
-func (w *spareWatch) ready() map[int]bool {
-	poll := int(w.fd.Load())
-	if poll == 0 {
-		return nil
-	}
-	var events [256]unix.EpollEvent
-	n, err := unix.EpollWait(poll, events[:], 0)
-	if err != nil || n == 0 {
-		return nil
-	}
-	ready := make(map[int]bool, n)
-	for i := range n {
-		ready[int(events[i].Fd)] = true
-	}
-	return ready
-}
-
-func (w *spareWatch) close() {
-	if poll := int(w.fd.Swap(0)); poll != 0 {
-		_ = unix.Close(poll)
-	}
 }

@@ -93,29 +93,6 @@ func (c *conn) fillPipe(p *pipe, most int64) error {
 	return err
 }
 
-// trySpliceIn reports whether the read into the pipe is over.
-func (c *conn) trySpliceIn() bool {
-	for {
-		n, errno := splice(c.fd, c.into.w, c.most)
-		switch {
-		case errno == unix.EINTR:
-			continue
-		case errno == unix.EAGAIN:
-			return false
-		case errno != 0:
-			c.inErr, c.ended = errno, true
-		case n == 0:
-			c.inErr, c.ended = io.EOF, true
-		default:
-			c.inErr = nil
-			c.into.held += n
-			c.pulled.Add(uint64(n))
-			c.progress(&c.reader)
-		}
-		return true
-	}
-}
-
 // emptyPipe sends all that a pipe holds.
 func (c *conn) emptyPipe(p *pipe) error {
 	c.outOf = p
@@ -124,25 +101,21 @@ func (c *conn) emptyPipe(p *pipe) error {
 	return err
 }
 
-// trySpliceOut reports whether the write from the pipe is over.
-func (c *conn) trySpliceOut() bool {
+// spliceOut sends what it can of the pipe that is to be sent; zero says that this was all.
+func (c *conn) spliceOut() syscall.Errno {
 	for c.outOf.held > 0 {
 		n, errno := splice(c.outOf.r, c.fd, c.outOf.held)
-		switch {
-		case errno == unix.EINTR:
-		case errno == unix.EAGAIN:
-			return false
-		case errno != 0:
-			c.outErr = errno
-			return true
-		default:
+		switch errno {
+		case 0:
 			c.outOf.held -= n
 			c.pushed.Add(uint64(n))
 			c.progress(&c.writer)
+		case unix.EINTR:
+		default:
+			return errno
 		}
 	}
-	c.outErr = nil
-	return true
+	return 0
 }
 
 // spliceBody moves what of the response's body needs no look past us. It reports whether it could: false leaves everything

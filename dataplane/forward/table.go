@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Table holds the open connections of all listeners, and ends what waits beyond its deadline. Methods may be called from any
@@ -17,8 +15,12 @@ type Table struct {
 	clock  *clock
 	log    *slog.Logger
 	shards [tableShards]tableShard
-	stop   chan struct{}
-	done   chan struct{}
+
+	polls   polls
+	workers workers
+
+	stop chan struct{}
+	done chan struct{}
 
 	open, most atomic.Int64 // connections now, and at a time
 	spares     spares
@@ -46,6 +48,7 @@ type Connection struct {
 // NewTable makes a table and starts its clock.
 func NewTable(log *slog.Logger) *Table {
 	t := &Table{clock: newClock(), log: log, stop: make(chan struct{}), done: make(chan struct{})}
+	t.workers.clock = t.clock
 	go t.run()
 	return t
 }
@@ -55,8 +58,10 @@ func NewTable(log *slog.Logger) *Table {
 func (t *Table) Close() {
 	close(t.stop)
 	<-t.done
+	t.workers.stop()
 	t.spares.close()
 	t.endLeaving()
+	t.polls.close()
 	dropPipes()
 }
 
@@ -126,6 +131,10 @@ func (t *Table) remove(f *flow) {
 	t.open.Add(-1)
 }
 
+// patience is how long a flow waits for a member before it ends because its client is gone. Only who reset the connection is
+// gone: a client that has merely sent its last byte may still read.
+const patience = instant(time.Second)
+
 // countTicks is after how many ticks bytes are counted that are moving.
 const countTicks = 10
 
@@ -133,7 +142,7 @@ func (t *Table) run() {
 	defer close(t.done)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	var w watch
+	var late []*relay
 	for ticks := 1; ; ticks++ {
 		select {
 		case <-t.stop:
@@ -142,62 +151,22 @@ func (t *Table) run() {
 		}
 		now := t.clock.update()
 		for i := range t.shards {
-			w.clear()
+			late = late[:0]
 			t.each(i, func(f *flow) {
-				f.sweep(now)
-				w.add(f, now)
+				if r := f.sweep(now); r != nil {
+					late = append(late, r)
+				}
 				if ticks%countTicks == 0 {
 					f.countMoved()
 				}
 			})
-			w.look(t, i)
+			for i, r := range late {
+				r.tell(happenedTime)
+				late[i] = nil
+			}
 		}
+		t.workers.dismiss(now - workerRest)
 		t.visitLeaving(now)
 		t.spares.visit(now)
 	}
-}
-
-// watch finds clients that went away while their flow waits for a member. Only who reset the connection is gone: a client
-// that has merely sent its last byte may still read.
-type watch struct {
-	polls []unix.PollFd
-	flows []*flow
-}
-
-// patience is how long a flow waits for a member before its client is looked at.
-const patience = instant(time.Second)
-
-func (w *watch) clear() {
-	clear(w.flows)
-	w.polls, w.flows = w.polls[:0], w.flows[:0]
-}
-
-// add is called with the shard locked.
-func (w *watch) add(f *flow, now instant) {
-	if since := instant(f.waiting.Load()); since != 0 && now-since > patience {
-		w.polls = append(w.polls, unix.PollFd{Fd: int32(f.client.fd)})
-		w.flows = append(w.flows, f)
-	}
-}
-
-// look asks the kernel about all of a shard at once. A descriptor whose flow ended since add may say anything, so the
-// flows that are still there are told under the lock.
-func (w *watch) look(t *Table, shard int) {
-	if len(w.polls) == 0 {
-		return
-	}
-	if n, err := unix.Poll(w.polls, 0); n <= 0 || err != nil {
-		return
-	}
-	gone := map[*flow]bool{}
-	for i := range w.polls {
-		if w.polls[i].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
-			gone[w.flows[i]] = true
-		}
-	}
-	t.each(shard, func(f *flow) {
-		if gone[f] && f.waiting.Load() != 0 {
-			f.killed.Store(true)
-		}
-	})
 }
