@@ -13,6 +13,7 @@ import (
 const (
 	DefaultHeaderTimeout = 10 * time.Second
 	DefaultIdleTimeout   = 300 * time.Second
+	DefaultUDPTimeout    = 60 * time.Second
 	DefaultBodyMinRate   = 100
 )
 

@@ -134,6 +134,12 @@ func connect(fd int, to *sockaddr) syscall.Errno {
 	return errno
 }
 
+// bind gives a socket its local address.
+func bind(fd int, to *sockaddr) syscall.Errno {
+	_, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&to.bytes)), uintptr(to.size))
+	return errno
+}
+
 // listen opens a listening socket that does not block. What its connections inherit is set here: no delay of small segments.
 func listen(addr netip.AddrPort) (fd int, err error) {
 	fam := family(addr.Addr())
@@ -154,8 +160,7 @@ func listen(addr netip.AddrPort) (fd int, err error) {
 		}
 	}
 	sa := newSockaddr(addr)
-	_, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&sa.bytes)), uintptr(sa.size))
-	if errno != 0 {
+	if errno := bind(fd, &sa); errno != 0 {
 		_ = unix.Close(fd)
 		return -1, os.NewSyscallError("bind", errno)
 	}

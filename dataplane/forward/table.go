@@ -18,6 +18,7 @@ type Table struct {
 
 	polls   polls
 	workers workers
+	udp     *udpFlows
 
 	stop chan struct{}
 	done chan struct{}
@@ -36,9 +37,10 @@ type tableShard struct {
 	_       [5]uint64
 }
 
-// Connection describes an open connection. Addresses are those of the configuration.
+// Connection describes an open connection, or a flow of UDP. Addresses are those of the configuration.
 type Connection struct {
 	Client, Virtual netip.AddrPort
+	UDP             bool
 	// Node is the member's address; invalid while none is chosen.
 	Node netip.AddrPort
 	// Age is the time since the connection was accepted, Idle since bytes last moved; both to about 100 ms.
@@ -49,6 +51,7 @@ type Connection struct {
 func NewTable(log *slog.Logger) *Table {
 	t := &Table{clock: newClock(), log: log, stop: make(chan struct{}), done: make(chan struct{})}
 	t.workers.clock = t.clock
+	t.udp = newUDPFlows(t)
 	go t.run()
 	return t
 }
@@ -60,6 +63,7 @@ func (t *Table) Close() {
 	<-t.done
 	t.workers.stop()
 	t.spares.close()
+	t.udp.close()
 	t.endLeaving()
 	t.polls.close()
 	dropPipes()
@@ -77,6 +81,7 @@ func (t *Table) Range(fn func(Connection) bool) {
 			}
 		}
 	}
+	t.udp.list(fn)
 }
 
 // Len returns the number of open connections.
@@ -110,6 +115,11 @@ func (t *Table) add(f *flow) {
 		f.next.prev = f
 	}
 	sh.first = f
+	t.opened()
+}
+
+// opened counts one more open connection, ended one less.
+func (t *Table) opened() {
 	n := t.open.Add(1)
 	for m := t.most.Load(); n > m && !t.most.CompareAndSwap(m, n); m = t.most.Load() {
 	}
@@ -128,8 +138,10 @@ func (t *Table) remove(f *flow) {
 		f.next.prev = f.prev
 	}
 	f.next, f.prev = nil, nil
-	t.open.Add(-1)
+	t.ended()
 }
+
+func (t *Table) ended() { t.open.Add(-1) }
 
 // patience is how long a flow waits for a member before it ends because its client is gone. Only who reset the connection is
 // gone: a client that has merely sent its last byte may still read.
@@ -166,6 +178,7 @@ func (t *Table) run() {
 			}
 		}
 		t.workers.dismiss(now - workerRest)
+		t.udp.sweep(now, ticks%countTicks == 0)
 		t.visitLeaving(now)
 		t.spares.visit(now)
 	}

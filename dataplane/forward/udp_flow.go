@@ -1,0 +1,145 @@
+package forward
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bigpipe/dataplane/pool"
+)
+
+// udpFlow is what a client and a UDP virtual server send each other. It belongs to a worker, whose lock guards it.
+type udpFlow struct {
+	key      udpKey
+	listener *UDPListener
+	fd       int // the socket that is connected to the member
+	slot     uint32
+	peer     sockaddr // the client
+	control  []byte   // makes replies leave from where the client sent to; nil where that needs no word
+	began    instant
+	active   instant // of the last datagram
+
+	decision pool.Decision
+	counters *pool.Counters // where the flow was counted as open
+	traffic  pool.Shard
+	in, out  uint64 // bytes that were not counted yet
+
+	newer, older *udpFlow // in the order of use
+	ended        bool
+}
+
+// udpKey names a flow of a virtual server.
+type udpKey struct {
+	// peer is the client's socket address without what a client can vary within a flow.
+	peer [unix.SizeofSockaddrInet6]byte
+	// contact is the address that the client sent to, where the virtual server has all addresses of the host; else zero.
+	contact [16]byte
+}
+
+// newUDPKey makes the key of a datagram's sender.
+func newUDPKey(from *sockaddr, contact [16]byte) udpKey {
+	k := udpKey{contact: contact}
+	if binary.NativeEndian.Uint16(from.bytes[:]) == unix.AF_INET {
+		copy(k.peer[:8], from.bytes[:8])
+		return k
+	}
+	k.peer = from.bytes
+	clear(k.peer[4:8]) // the flow label
+	return k
+}
+
+// client returns the client's address.
+func (f *udpFlow) client() netip.AddrPort { return f.peer.addrPort() }
+
+// contact returns the address and port that the client sent to; invalid where that is the virtual server's.
+func (f *udpFlow) contact() netip.AddrPort {
+	if f.key.contact == [16]byte{} {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(f.key.contact).Unmap(), f.listener.addr.Port())
+}
+
+// count counts the bytes since the last call.
+func (f *udpFlow) count() {
+	if f.in+f.out == 0 {
+		return
+	}
+	f.counters.Add(f.traffic, f.in, f.out, 0)
+	f.decision.Count(f.in, f.out, 0)
+	f.in, f.out = 0, 0
+}
+
+func (f *udpFlow) describe(now instant) Connection {
+	c := Connection{
+		Client: f.client(), Virtual: f.listener.settings.Load().Virtual, UDP: true,
+		Age: time.Duration(now - f.began), Idle: time.Duration(now - f.active),
+	}
+	if m := f.decision.Member; m != nil {
+		c.Node = m.Addr
+	}
+	return c
+}
+
+// udpTable finds flows by their key and knows which one was used longest ago. The zero value is empty.
+type udpTable struct {
+	byKey          map[udpKey]*udpFlow
+	newest, oldest *udpFlow
+}
+
+func (t *udpTable) len() int { return len(t.byKey) }
+
+// lookup returns the flow with a key, nil when there is none.
+func (t *udpTable) lookup(k *udpKey) *udpFlow { return t.byKey[*k] }
+
+// insert adds a flow that is not there yet, as the one that was used last.
+func (t *udpTable) insert(f *udpFlow) {
+	if t.byKey == nil {
+		t.byKey = map[udpKey]*udpFlow{}
+	}
+	t.byKey[f.key] = f
+	t.link(f)
+}
+
+// touch makes a flow the one that was used last.
+func (t *udpTable) touch(f *udpFlow, now instant) {
+	if f.active == now { // as often as not: the clock is coarse
+		return
+	}
+	f.active = now
+	if t.newest != f {
+		t.unlink(f)
+		t.link(f)
+	}
+}
+
+// remove takes a flow out.
+func (t *udpTable) remove(f *udpFlow) {
+	delete(t.byKey, f.key)
+	t.unlink(f)
+}
+
+func (t *udpTable) link(f *udpFlow) {
+	f.newer, f.older = nil, t.newest
+	if t.newest != nil {
+		t.newest.newer = f
+	} else {
+		t.oldest = f
+	}
+	t.newest = f
+}
+
+func (t *udpTable) unlink(f *udpFlow) {
+	if f.newer != nil {
+		f.newer.older = f.older
+	} else {
+		t.newest = f.older
+	}
+	if f.older != nil {
+		f.older.newer = f.newer
+	} else {
+		t.oldest = f.newer
+	}
+	f.newer, f.older = nil, nil
+}

@@ -1,0 +1,373 @@
+package forward
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/rule"
+)
+
+// UDPListener forwards the datagrams of one virtual server. All that a client sends within the idle timeout is one flow, and
+// goes to one member.
+type UDPListener struct {
+	worker   *udpWorker
+	wanted   netip.AddrPort // what was asked for
+	addr     netip.AddrPort // what is bound
+	settings atomic.Pointer[Settings]
+
+	// The fields below are guarded by the worker's lock.
+
+	fd    int // -1: closed
+	slot  uint32
+	flows udpTable
+	// draining means that no flow begins any more.
+	draining bool
+	done     chan struct{} // closed when the socket is closed or another listener's
+}
+
+// ListenUDP binds an address, which may have port 0, and begins to forward. An IPv6 address receives only IPv6. Where a listener
+// of the same address is still draining, its flows go on with the new one. The error wraps the kernel's, as with Listen.
+// Settings.IdleTimeout ends flows; zero is DefaultUDPTimeout.
+func ListenUDP(t *Table, addr netip.AddrPort, s Settings) (*UDPListener, error) {
+	f := t.udp
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := &UDPListener{wanted: addr, fd: -1, done: make(chan struct{})}
+	l.Set(s)
+	if old := f.draining[addr]; old != nil && old.handOver(l) {
+		delete(f.draining, addr)
+		return l, nil
+	}
+	fd, err := listenUDP(addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s, udp: %w", addr, err)
+	}
+	l.fd, l.addr = fd, localAddr(fd)
+	if l.worker, err = f.place(); err == nil {
+		err = l.begin()
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("listen on %s, udp: %w", addr, err)
+	}
+	return l, nil
+}
+
+func (l *UDPListener) begin() (err error) {
+	w := l.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.slot, err = w.watch(l.fd, slot{listener: l}); err != nil {
+		return err
+	}
+	w.all[l] = struct{}{}
+	w.listeners.Add(1)
+	return nil
+}
+
+// handOver gives the socket and the flows to another listener; false if they are no more.
+func (l *UDPListener) handOver(to *UDPListener) bool {
+	w := l.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.fd < 0 {
+		return false
+	}
+	to.worker, to.addr, to.fd, to.slot, to.flows = w, l.addr, l.fd, l.slot, l.flows
+	for f := to.flows.newest; f != nil; f = f.older {
+		f.listener = to
+	}
+	w.slots[to.slot].listener = to
+	delete(w.all, l)
+	w.all[to] = struct{}{}
+	if w.eager == l {
+		w.eager = to
+	}
+	l.fd, l.flows = -1, udpTable{}
+	close(l.done)
+	return true
+}
+
+// Addr returns the address that is bound.
+func (l *UDPListener) Addr() netip.AddrPort { return l.addr }
+
+// Set replaces the settings. Flows keep their member; the idle timeout holds for all at once.
+func (l *UDPListener) Set(s Settings) {
+	if s.IdleTimeout <= 0 {
+		s.IdleTimeout = DefaultUDPTimeout
+	}
+	l.settings.Store(s.withDefaults())
+}
+
+// Close begins no more flows; those that are open go on. The address is given up with the last one.
+func (l *UDPListener) Close() {
+	all := l.worker.owner
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	l.worker.mu.Lock()
+	defer l.worker.mu.Unlock()
+	l.draining = true
+	if l.fd >= 0 && l.wanted.Port() != 0 && l.flows.len() > 0 {
+		all.draining[l.wanted] = l
+	}
+	l.closeIfDrained()
+}
+
+// Drain closes the listener and returns when no flow is open, or when a new listener has taken its place. Flows that are open
+// when ctx ends are ended.
+func (l *UDPListener) Drain(ctx context.Context) {
+	l.Close()
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		l.worker.mu.Lock()
+		for l.flows.oldest != nil {
+			l.flows.oldest.end()
+		}
+		l.worker.mu.Unlock()
+		<-l.done
+	}
+	all := l.worker.owner
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.draining[l.wanted] == l {
+		delete(all.draining, l.wanted)
+	}
+}
+
+// closeIfDrained closes the socket after the last flow of a listener that drains.
+func (l *UDPListener) closeIfDrained() {
+	if !l.draining || l.fd < 0 || l.flows.len() > 0 {
+		return
+	}
+	w := l.worker
+	if w.heldFor == l {
+		w.flush()
+	}
+	w.forget(l.slot)
+	_ = unix.Close(l.fd)
+	l.fd = -1
+	delete(w.all, l)
+	w.listeners.Add(-1)
+	if w.eager == l {
+		w.eager = nil
+	}
+	close(l.done)
+}
+
+// sweep ends flows that were idle for too long.
+func (l *UDPListener) sweep(now instant) {
+	idle := instant(l.settings.Load().IdleTimeout)
+	for f := l.flows.oldest; f != nil && now-f.active > idle; f = l.flows.oldest {
+		f.end()
+	}
+}
+
+// count counts the bytes of the flows that were used since the last call, countTicks ago, and some more.
+func (l *UDPListener) count(now instant) {
+	for f := l.flows.newest; f != nil && now-f.active <= instant(2*countTicks*tick); f = f.older {
+		f.count()
+	}
+}
+
+// receive takes datagrams of clients, and sends them to the members of their flows.
+func (l *UDPListener) receive() {
+	w := l.worker
+	w.in.expect(0, batchSize, true, l.addr.Addr().IsUnspecified())
+	n, errno := w.in.receive(l.fd, 0, batchSize)
+	if errno != 0 {
+		return
+	}
+	for first := 0; first < n; {
+		key := newUDPKey(&w.in.peers[first], w.in.contact(first))
+		end := first + 1
+		for end < n && newUDPKey(&w.in.peers[end], w.in.contact(end)) == key {
+			end++
+		}
+		f := l.flows.lookup(&key)
+		if f == nil {
+			f = l.open(&key, &w.in.peers[first], w.in.messages[first].Namelen)
+		}
+		if f != nil {
+			l.forward(f, first, end)
+		}
+		first = end
+	}
+}
+
+// forward sends datagrams to the member of a flow, or to the next one where that cannot be reached. What the kernel has no room
+// for is dropped.
+func (l *UDPListener) forward(f *udpFlow, first, end int) {
+	w := l.worker
+	l.flows.touch(f, w.now)
+	w.in.toPeer(first, end)
+	for first < end {
+		n, errno := w.in.send(f.fd, first, end)
+		switch errno {
+		case 0:
+			for i := first; i < first+n; i++ {
+				f.in += uint64(w.in.parts[i].Len)
+			}
+			first += n
+		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM, unix.EMSGSIZE, unix.EPERM, unix.EACCES:
+			first++
+		default:
+			if !w.refused(f) {
+				return
+			}
+		}
+	}
+}
+
+// open begins a flow; nil if there is to be none.
+func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
+	set := l.settings.Load()
+	if l.draining || !set.Counters.Open(set.Limit) {
+		return nil
+	}
+	w := l.worker
+	f := &udpFlow{
+		key: *key, listener: l, fd: -1, peer: *from, began: w.now, active: w.now,
+		counters: set.Counters, traffic: pool.NewShard(),
+	}
+	f.peer.size = size
+	if key.contact != [16]byte{} {
+		f.control = sourceControl(key.contact, binary.NativeEndian.Uint32(from.bytes[24:]))
+	}
+	if !w.admit(l) || f.choose(set) != nil || !w.admitted(f) {
+		f.decision.Release()
+		if f.fd >= 0 {
+			_ = unix.Close(f.fd)
+		}
+		f.counters.Close()
+		return nil
+	}
+	set.Counters.Opened()
+	l.flows.insert(f)
+	w.owner.open.Add(1)
+	w.owner.table.opened()
+	w.eager = l
+	return f
+}
+
+// admit makes room for another flow where all places are taken: the one goes that was used longest ago, of the same virtual
+// server or of the one that began the last flow.
+func (w *udpWorker) admit(l *UDPListener) bool {
+	return w.owner.open.Load() < w.owner.limit || w.evict(l, nil)
+}
+
+// evict ends a flow of a virtual server, or of the one that began the last flow, but not the given one.
+func (w *udpWorker) evict(l *UDPListener, but *udpFlow) bool {
+	for _, l := range [...]*UDPListener{l, w.eager} {
+		if l == nil {
+			continue
+		}
+		f := l.flows.oldest
+		if f == but && f != nil {
+			f = f.newer
+		}
+		if f != nil {
+			f.end()
+			return true
+		}
+	}
+	return false
+}
+
+func (w *udpWorker) admitted(f *udpFlow) (ok bool) {
+	var err error
+	f.slot, err = w.watch(f.fd, slot{flow: f})
+	return err == nil
+}
+
+// choose decides where the flow goes, and connects to the member.
+func (f *udpFlow) choose(set *Settings) error {
+	in := rule.Input{Client: f.client(), Server: set.Virtual, Protocol: rule.UDP}
+	contact := f.contact()
+	if contact.IsValid() {
+		in.Server = contact
+	}
+	c := set.route(&in)
+	if c.action != rule.UsePool {
+		return errGone
+	}
+	err := c.pool.Choose(&f.decision, &pool.Input{Client: f.client(), Virtual: set.Virtual, Destination: contact, Fresh: c.fresh})
+	if err != nil {
+		return err
+	}
+	return f.reach()
+}
+
+// reach connects to the chosen member, or the next one that there is a way to.
+func (f *udpFlow) reach() error {
+	for {
+		err := f.dial(f.decision.Member)
+		if err == nil {
+			f.decision.Accepted()
+			return nil
+		}
+		if errors.Is(err, errLocal) {
+			return err
+		}
+		if err := f.decision.Refused(); err != nil {
+			return err
+		}
+	}
+}
+
+// dial connects to a member. Where sockets have run out, the flow that was used longest ago gives up its own.
+func (f *udpFlow) dial(m *pool.Member) error {
+	if !m.Dial.IsValid() {
+		return unix.EADDRNOTAVAIL
+	}
+	err := f.connect(m)
+	if errors.Is(err, errLocal) && f.listener.worker.evict(f.listener, f) {
+		err = f.connect(m)
+	}
+	return err
+}
+
+func (f *udpFlow) connect(m *pool.Member) error {
+	fd, err := unix.Socket(family(m.Dial.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return dialError(err)
+	}
+	to := newSockaddr(m.Dial)
+	if errno := connect(fd, &to); errno != 0 {
+		_ = unix.Close(fd)
+		if errno == unix.EAGAIN { // no port is left
+			return errLocal
+		}
+		return dialError(errno)
+	}
+	f.fd = fd
+	return nil
+}
+
+// end closes the flow.
+func (f *udpFlow) end() {
+	if f.ended {
+		return
+	}
+	f.ended = true
+	l := f.listener
+	w := l.worker
+	f.count()
+	f.decision.Release()
+	f.counters.Close()
+	if f.fd >= 0 {
+		_ = unix.Close(f.fd)
+	}
+	w.forget(f.slot)
+	l.flows.remove(f)
+	w.owner.open.Add(-1)
+	w.owner.table.ended()
+	l.closeIfDrained()
+}
