@@ -11,16 +11,27 @@ import (
 // idleGrace is how long an idle HTTP connection of a virtual server that is gone may still send a request.
 const idleGrace = 5 * time.Second
 
+// endpoint is a listener for connections or for datagrams.
+type endpoint interface {
+	Retire(grace time.Duration)
+	Drain(ctx context.Context)
+}
+
+var (
+	_ endpoint = (*forward.Listener)(nil)
+	_ endpoint = (*forward.UDPListener)(nil)
+)
+
 // drains are the listeners that accept no more while connections of theirs are open. The zero value has none.
 type drains struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
-	open  map[*forward.Listener]context.CancelFunc // guarded by mu
-	hurry bool                                     // guarded by mu: idle connections have no grace
+	open  map[endpoint]context.CancelFunc // guarded by mu
+	hurry bool                            // guarded by mu: idle connections have no grace
 }
 
 // add stops a listener. Its connections go on; then, which may be nil, is called when the last one is closed.
-func (d *drains) add(l *forward.Listener, then func()) {
+func (d *drains) add(l endpoint, then func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.mu.Lock()
 	grace := idleGrace
@@ -28,7 +39,7 @@ func (d *drains) add(l *forward.Listener, then func()) {
 		grace = 0
 	}
 	if d.open == nil {
-		d.open = map[*forward.Listener]context.CancelFunc{}
+		d.open = map[endpoint]context.CancelFunc{}
 	}
 	d.open[l] = cancel
 	d.mu.Unlock()

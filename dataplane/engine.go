@@ -268,13 +268,17 @@ func (e *Engine) limitRecords(tree *config.Tree) {
 	e.records.SetLimit(limit)
 }
 
-// Bound returns where a virtual server listens, which the address map may have changed; false while it does not.
+// Bound returns where a virtual server listens, for connections if it does for these, which the address map may have changed;
+// false while it does not listen.
 func (e *Engine) Bound(virtual string) (netip.AddrPort, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := e.running.Load().virtuals[virtual]
-	if v == nil || v.listener == nil {
+	switch {
+	case v == nil || v.listener == nil && v.udp == nil:
 		return netip.AddrPort{}, false
+	case v.listener == nil:
+		return v.udp.Addr(), true
 	}
 	return v.listener.Addr(), true
 }

@@ -125,6 +125,9 @@ func connectionMessage(c forward.Connection) *pb.Connection {
 		Client: c.Client.String(), Virtual: c.Virtual.String(), Protocol: "tcp",
 		AgeSeconds: wholeSeconds(c.Age), IdleSeconds: wholeSeconds(c.Idle),
 	}
+	if c.UDP {
+		m.Protocol = "udp"
+	}
 	if c.Node.IsValid() {
 		m.Node = c.Node.String()
 	}

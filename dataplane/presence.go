@@ -134,12 +134,12 @@ func (e *Engine) follow(now time.Time) {
 			repaired = true
 		}
 		switch {
-		case v.listener == nil && !v.retryAt.IsZero():
+		case !v.listening() && !v.retryAt.IsZero():
 			v.listen(e)
-			if v.listener != nil {
+			if v.listening() {
 				e.log.Info("virtual server is in effect now", "virtual", v.address)
 			}
-		case v.listener != nil && changed:
+		case (v.listener != nil || v.udp != nil) && changed:
 			v.look(e, addr)
 		}
 	}

@@ -70,6 +70,9 @@ func (r *runtime) virtualStatistics(v *virtual) *pb.VirtualStatistics {
 	if http, _ := config.IsHTTP(r.view, vs); http {
 		s.Protocol = "http"
 	}
+	if tcp, udp := config.Listening(r.view, vs); udp && !tcp {
+		s.Protocol = "udp"
+	}
 	return s
 }
 

@@ -26,8 +26,9 @@ type virtual struct {
 	// The fields below are guarded by the engine's lock.
 
 	wanted   plan
-	listener *forward.Listener // nil while it does not listen
-	retryAt  time.Time         // when to try again to listen; zero: not
+	listener *forward.Listener    // nil while it does not listen for connections
+	udp      *forward.UDPListener // nil while it does not listen for datagrams
+	retryAt  time.Time            // when to try again to listen; zero: not
 	pause    time.Duration
 	held     netip.Addr // the address that it needs; invalid: none
 }
@@ -35,7 +36,9 @@ type virtual struct {
 // plan is what one configuration makes of a virtual server.
 type plan struct {
 	settings forward.Settings
+	idleUDP  time.Duration  // ends flows of UDP
 	bind     netip.AddrPort // where to listen; invalid: not at all
+	tcp, udp bool           // what to listen for
 	// reason says what cannot be in effect, whatever the host looks like.
 	reason string
 }
@@ -80,16 +83,11 @@ func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap) 
 		return p
 	}
 	enabled, _ := config.VirtualEnabled(r.view, vs)
-	tcp, udp := config.Listening(r.view, vs)
-	if !enabled {
+	p.tcp, p.udp = config.Listening(r.view, vs)
+	if !enabled || !p.tcp && !p.udp {
 		return p
 	}
-	if udp {
-		p.reason = "udp is not forwarded"
-	}
-	if !tcp {
-		return p
-	}
+	p.idleUDP = config.IdleUDP(r.view, vs)
 	if p.bind, err = addresses.Local(addr); err != nil {
 		p.reason = err.Error()
 	}
@@ -103,7 +101,7 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 	s := forward.Settings{
 		Virtual:        addr,
 		HeaderTimeout:  time.Duration(vs.GetHeaderTimeout()) * time.Second,
-		IdleTimeout:    time.Duration(vs.GetIdleTimeout()) * time.Second,
+		IdleTimeout:    config.IdleTCP(r.view, vs),
 		BodyMinRate:    forward.DefaultBodyMinRate,
 		XForwardedFor:  vs.GetXForwardedFor(),
 		OneConnect:     oneConnect(vs),
@@ -114,10 +112,6 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 	s.HTTP, _ = config.IsHTTP(r.view, vs)
 	if vs.BodyMinRate != nil {
 		s.BodyMinRate = int(vs.GetBodyMinRate())
-	}
-	if vs.IdleTimeout == nil {
-		service := r.view.Get(fmt.Sprintf("service/%d", addr.Port())).GetService()
-		s.IdleTimeout = time.Duration(service.GetTimeoutTcp()) * time.Second
 	}
 	return s
 }
@@ -181,10 +175,13 @@ func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings, previous *ru
 // follow makes the plan true, whose address is held: it listens, goes on with other settings, or stops. What happened to an
 // address that could not be bound is in the reason.
 func (v *virtual) follow(p plan, e *Engine) {
-	rebind := v.listener != nil && v.wanted.bind != p.bind
+	moves := v.wanted.bind != p.bind
 	v.wanted = p
-	if rebind || !p.bind.IsValid() {
-		v.stop(e)
+	if moves || !p.tcp {
+		v.stopTCP(e)
+	}
+	if moves || !p.udp {
+		v.stopUDP(e)
 	}
 	e.holds.release(v.held)
 	if v.held = (netip.Addr{}); p.bind.IsValid() {
@@ -192,38 +189,72 @@ func (v *virtual) follow(p plan, e *Engine) {
 	}
 	if v.listener != nil {
 		v.listener.Set(p.settings)
-		if v.reason() != notAvailable {
-			v.setReason(p.reason)
-		}
-		return
 	}
-	v.retryAt, v.pause = time.Time{}, 0
-	if p.bind.IsValid() {
+	if v.udp != nil {
+		v.udp.Set(p.datagrams())
+	}
+	switch {
+	case !p.bind.IsValid():
+		v.retryAt, v.pause = time.Time{}, 0
+		v.setReason(p.reason)
+	case !v.listening():
+		v.retryAt, v.pause = time.Time{}, 0
 		v.listen(e)
-		return
+	case v.reason() != notAvailable:
+		v.setReason(p.reason)
 	}
-	v.setReason(p.reason)
+}
+
+// datagrams are the settings for UDP.
+func (p *plan) datagrams() forward.Settings {
+	s := p.settings
+	s.IdleTimeout = p.idleUDP
+	return s
+}
+
+// listening reports whether it listens for all that it should.
+func (v *virtual) listening() bool {
+	return (v.listener != nil || !v.wanted.tcp) && (v.udp != nil || !v.wanted.udp)
 }
 
 // listen tries to listen as planned, and sets when to try again if that fails. Each reason is logged once.
 func (v *virtual) listen(e *Engine) {
-	l, err := forward.Listen(e.connections, v.wanted.bind, v.wanted.settings)
-	if err == nil {
-		v.listener, v.retryAt, v.pause = l, time.Time{}, 0
+	var tcp, udp error
+	if v.wanted.tcp && v.listener == nil {
+		v.listener, tcp = forward.Listen(e.connections, v.wanted.bind, v.wanted.settings)
+	}
+	if v.wanted.udp && v.udp == nil {
+		v.udp, udp = forward.ListenUDP(e.connections, v.wanted.bind, v.wanted.datagrams())
+	}
+	if tcp == nil && udp == nil {
+		v.retryAt, v.pause = time.Time{}, 0
 		v.setReason(v.wanted.reason)
 		return
 	}
 	longest := longestPause
-	if errors.Is(err, unix.EADDRNOTAVAIL) && e.presence.watch.Works() {
+	if (errors.Is(tcp, unix.EADDRNOTAVAIL) || errors.Is(udp, unix.EADDRNOTAVAIL)) && e.presence.watch.Works() {
 		longest = longestWatched
 	}
 	v.pause = min(max(2*v.pause, shortestPause), longest)
 	v.retryAt = time.Now().Add(v.pause)
-	reason := bindReason(err)
+	reason := bindReasons(tcp, udp)
 	if reason != v.reason() {
 		e.log.Warn("virtual server is not in effect", "virtual", v.address, "bind", v.wanted.bind, "reason", reason)
 	}
 	v.setReason(reason)
+}
+
+// bindReasons says what keeps a virtual server from listening; UDP is named where it is alone in that.
+func bindReasons(tcp, udp error) string {
+	switch {
+	case udp == nil:
+		return bindReason(tcp)
+	case tcp == nil:
+		return "udp: " + bindReason(udp)
+	case bindReason(tcp) == bindReason(udp):
+		return bindReason(tcp)
+	}
+	return bindReason(tcp) + "; udp: " + bindReason(udp)
 }
 
 func bindReason(err error) string {
@@ -236,14 +267,33 @@ func bindReason(err error) string {
 	return err.Error()
 }
 
-// stop ends listening. Open connections drain, owned by the engine, which has their address until then.
+// stop ends listening.
 func (v *virtual) stop(e *Engine) {
+	v.stopTCP(e)
+	v.stopUDP(e)
+}
+
+func (v *virtual) stopTCP(e *Engine) {
 	if l := v.listener; l != nil {
 		v.listener = nil
-		held := v.held
-		v.held = netip.Addr{}
-		e.drains.add(l, func() { e.holds.release(held) })
+		v.retire(l, e)
 	}
+}
+
+func (v *virtual) stopUDP(e *Engine) {
+	if l := v.udp; l != nil {
+		v.udp = nil
+		v.retire(l, e)
+	}
+}
+
+// retire lets open connections drain, owned by the engine, which holds their address until then.
+func (v *virtual) retire(l endpoint, e *Engine) {
+	held := v.held
+	if held.IsValid() {
+		e.holds.take([]netip.Addr{held})
+	}
+	e.drains.add(l, func() { e.holds.release(held) })
 }
 
 // drain is stop for good.

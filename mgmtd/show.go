@@ -339,6 +339,9 @@ func (e *execution) virtualText(v config.View, vs *pb.VirtualServer, views []vir
 		text = block("VIRTUAL "+e.naming().address(view.Address)+"    "+state, "|     "+uses(vs))
 	}
 	head := label(view.Protocol)
+	if _, udp := config.Listening(v, vs); udp && view.Protocol != "udp" {
+		head += ", UDP"
+	}
 	if view.Why != "" && view.Protocol == "http" {
 		head += " (" + view.Why + ")"
 	}

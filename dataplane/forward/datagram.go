@@ -2,6 +2,7 @@ package forward
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"os"
 	"syscall"
@@ -201,6 +202,18 @@ func prepareUDP(fd, fam int, addr netip.AddrPort) error {
 	sa := newSockaddr(addr)
 	if errno := bind(fd, &sa); errno != 0 {
 		return os.NewSyscallError("bind", errno)
+	}
+	return nil
+}
+
+// adoptUDP checks that a socket is one that listenUDP has opened, in another process.
+func adoptUDP(fd int) error {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if kind != unix.SOCK_DGRAM || localAddr(fd).Port() == 0 {
+		return errors.New("it is not a bound datagram socket")
 	}
 	return nil
 }

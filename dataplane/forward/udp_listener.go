@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +29,8 @@ type UDPListener struct {
 	fd    int // -1: closed
 	slot  uint32
 	flows udpTable
+	// paused means that clients' datagrams are left where they are.
+	paused bool
 	// draining means that no flow begins any more.
 	draining bool
 	done     chan struct{} // closed when the socket is closed or another listener's
@@ -36,40 +40,103 @@ type UDPListener struct {
 // of the same address is still draining, its flows go on with the new one. The error wraps the kernel's, as with Listen.
 // Settings.IdleTimeout ends flows; zero is DefaultUDPTimeout.
 func ListenUDP(t *Table, addr netip.AddrPort, s Settings) (*UDPListener, error) {
-	f := t.udp
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := &UDPListener{wanted: addr, fd: -1, done: make(chan struct{})}
-	l.Set(s)
-	if old := f.draining[addr]; old != nil && old.handOver(l) {
-		delete(f.draining, addr)
+	all := t.udp
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	l := newUDPListener(addr, s)
+	if old := all.draining[addr]; old != nil && old.handOver(l) {
+		delete(all.draining, addr)
 		return l, nil
 	}
 	fd, err := listenUDP(addr)
+	if err == nil {
+		err = l.begin(all, fd)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s, udp: %w", addr, err)
 	}
-	l.fd, l.addr = fd, localAddr(fd)
-	if l.worker, err = f.place(); err == nil {
-		err = l.begin()
+	l.Resume()
+	return l, nil
+}
+
+// ListenUDPOn makes a listener of a socket that is bound already: another process has opened it. It begins to receive with
+// Resume. The file stays the caller's.
+func ListenUDPOn(t *Table, file *os.File, s Settings) (*UDPListener, error) {
+	t.udp.mu.Lock()
+	defer t.udp.mu.Unlock()
+	fd, err := copyDescriptor(file)
+	if err == nil {
+		if err = adoptUDP(fd); err != nil {
+			_ = unix.Close(fd)
+		}
 	}
 	if err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("listen on %s, udp: %w", addr, err)
+		return nil, fmt.Errorf("listen on a socket that is there, udp: %w", err)
+	}
+	l := newUDPListener(localAddr(fd), s)
+	if err := l.begin(t.udp, fd); err != nil {
+		return nil, fmt.Errorf("listen on a socket that is there, udp: %w", err)
 	}
 	return l, nil
 }
 
-func (l *UDPListener) begin() (err error) {
+func newUDPListener(wanted netip.AddrPort, s Settings) *UDPListener {
+	l := &UDPListener{wanted: wanted, fd: -1, paused: true, done: make(chan struct{})}
+	l.Set(s)
+	return l
+}
+
+// begin gives the listener its socket and its worker. The socket is closed if that fails.
+func (l *UDPListener) begin(all *udpFlows, fd int) (err error) {
+	if l.worker, err = all.place(); err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
 	w := l.worker
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if l.slot, err = w.watch(l.fd, slot{listener: l}); err != nil {
+	l.fd, l.addr = fd, localAddr(fd)
+	if l.slot, err = w.watch(fd, 0, slot{listener: l}); err != nil {
+		_ = unix.Close(fd)
 		return err
 	}
 	w.all[l] = struct{}{}
 	w.listeners.Add(1)
 	return nil
+}
+
+// File returns a copy of the socket. The caller closes it.
+func (l *UDPListener) File() (*os.File, error) {
+	l.worker.mu.Lock()
+	defer l.worker.mu.Unlock()
+	fd, err := unix.FcntlInt(uintptr(l.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("copy the socket of %s, udp: %w", l.addr, err)
+	}
+	return os.NewFile(uintptr(fd), "udp"), nil
+}
+
+// Pause stops receiving from clients until Resume; their datagrams wait in the socket's queue, as many as it holds. Members'
+// replies go on.
+func (l *UDPListener) Pause() { l.pause(true) }
+
+// Resume begins to receive from clients.
+func (l *UDPListener) Resume() { l.pause(false) }
+
+func (l *UDPListener) pause(pause bool) {
+	w := l.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.fd < 0 || l.paused == pause {
+		return
+	}
+	l.paused = pause
+	e := unix.EpollEvent{Fd: int32(l.slot)}
+	if !pause {
+		e.Events = unix.EPOLLIN
+	}
+	// It fails only for descriptors that are not there.
+	_ = unix.EpollCtl(w.fd, unix.EPOLL_CTL_MOD, l.fd, &e)
 }
 
 // handOver gives the socket and the flows to another listener; false if they are no more.
@@ -80,7 +147,7 @@ func (l *UDPListener) handOver(to *UDPListener) bool {
 	if l.fd < 0 {
 		return false
 	}
-	to.worker, to.addr, to.fd, to.slot, to.flows = w, l.addr, l.fd, l.slot, l.flows
+	to.worker, to.addr, to.fd, to.slot, to.flows, to.paused = w, l.addr, l.fd, l.slot, l.flows, l.paused
 	for f := to.flows.newest; f != nil; f = f.older {
 		f.listener = to
 	}
@@ -119,6 +186,9 @@ func (l *UDPListener) Close() {
 	}
 	l.closeIfDrained()
 }
+
+// Retire is Close: a flow ends by itself, whatever the grace.
+func (l *UDPListener) Retire(time.Duration) { l.Close() }
 
 // Drain closes the listener and returns when no flow is open, or when a new listener has taken its place. Flows that are open
 // when ctx ends are ended.
@@ -283,7 +353,7 @@ func (w *udpWorker) evict(l *UDPListener, but *udpFlow) bool {
 
 func (w *udpWorker) admitted(f *udpFlow) (ok bool) {
 	var err error
-	f.slot, err = w.watch(f.fd, slot{flow: f})
+	f.slot, err = w.watch(f.fd, unix.EPOLLIN, slot{flow: f})
 	return err == nil
 }
 

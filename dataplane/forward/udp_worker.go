@@ -196,13 +196,13 @@ func (w *udpWorker) handle() {
 	w.flush()
 }
 
-// watch makes events of a socket name a slot.
-func (w *udpWorker) watch(fd int, s slot) (uint32, error) {
+// watch makes the events of a socket that are asked for name a slot.
+func (w *udpWorker) watch(fd int, events uint32, s slot) (uint32, error) {
 	i := uint32(len(w.slots))
 	if n := len(w.free); n > 0 {
 		i = w.free[n-1]
 	}
-	if err := w.register(fd, i); err != nil {
+	if err := w.register(fd, events, i); err != nil {
 		return 0, err
 	}
 	if n := len(w.free); n > 0 {
@@ -214,8 +214,8 @@ func (w *udpWorker) watch(fd int, s slot) (uint32, error) {
 	return i, nil
 }
 
-func (w *udpWorker) register(fd int, slot uint32) error {
-	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(slot)}
+func (w *udpWorker) register(fd int, events, slot uint32) error {
+	e := unix.EpollEvent{Events: events, Fd: int32(slot)}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(w.fd, unix.EPOLL_CTL_ADD, fd, &e))
 }
 
@@ -280,7 +280,7 @@ func (w *udpWorker) refused(f *udpFlow) bool {
 		_ = unix.Close(f.fd)
 		f.fd = -1
 		if err = f.reach(); err == nil {
-			err = w.register(f.fd, f.slot)
+			err = w.register(f.fd, unix.EPOLLIN, f.slot)
 		}
 	}
 	if err != nil {

@@ -225,6 +225,30 @@ func VirtualEnabled(v View, vs *pb.VirtualServer) (enabled bool, reason string) 
 	return true, ""
 }
 
+// IdleTCP is how long a connection of a virtual server may be idle: what the virtual server says, else its service (treaper,
+// service timeout tcp). Zero is the forwarder's own limit.
+func IdleTCP(v View, vs *pb.VirtualServer) time.Duration {
+	if vs.IdleTimeout != nil {
+		return time.Duration(vs.GetIdleTimeout()) * time.Second
+	}
+	return time.Duration(serviceOf(v, vs).GetTimeoutTcp()) * time.Second
+}
+
+// IdleUDP is how long a flow of UDP may be idle: what the service says, which speaks of UDP alone (udp, service timeout udp),
+// else the virtual server. Zero is the forwarder's own limit.
+func IdleUDP(v View, vs *pb.VirtualServer) time.Duration {
+	if s := serviceOf(v, vs); s != nil && s.TimeoutUdp != nil {
+		return time.Duration(s.GetTimeoutUdp()) * time.Second
+	}
+	return time.Duration(vs.GetIdleTimeout()) * time.Second
+}
+
+// serviceOf returns the service of a virtual server's port; nil if none is configured.
+func serviceOf(v View, vs *pb.VirtualServer) *pb.Service {
+	_, port, _ := SplitAddress(vs.GetAddress())
+	return v.Get("service/" + strconv.Itoa(int(port))).GetService()
+}
+
 // MemberRatio returns a member's weight for ratio_member; 1 when it names none.
 func MemberRatio(m *pb.Member) uint32 {
 	if m.Ratio == nil {

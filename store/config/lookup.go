@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	pb "bigpipe/proto/bigpipe/v1"
@@ -158,8 +157,7 @@ func ruleNeedsHTTP(r *pb.Rule) (reason string) {
 // Listening reports which protocols a virtual server listens for. TCP unless its service is disabled; UDP only when its
 // service is enabled for it, has a UDP timeout, or a pool persists by sip.
 func Listening(v View, vs *pb.VirtualServer) (tcp, udp bool) {
-	_, port, _ := SplitAddress(vs.GetAddress())
-	s := v.Get("service/" + strconv.Itoa(int(port))).GetService()
+	s := serviceOf(v, vs)
 	tcp = s == nil || s.Tcp == nil || s.GetTcp()
 	switch {
 	case s != nil && s.Udp != nil:

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -59,21 +61,21 @@ func (j jar) keep(lines []string) {
 	}
 }
 
-// dial connects from an address ("" is any) to a virtual server.
-func (s *Site) dial(from, virtual string) (net.Conn, error) {
+// dial connects over "tcp" or "udp" from an address ("" is any) to a virtual server.
+func (s *Site) dial(network, from, virtual string) (net.Conn, error) {
 	place, err := s.Place(virtual)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(from, place)
+	conn, err := dial(network, from, place)
 	if err != nil {
 		return nil, fmt.Errorf("virtual server %s: %w", virtual, err)
 	}
 	return conn, nil
 }
 
-// dial connects from an address ("" is any). What is read and written afterwards is bounded too.
-func dial(from string, to netip.AddrPort) (net.Conn, error) {
+// dial connects over "tcp" or "udp" from an address ("" is any). What is read and written afterwards is bounded too.
+func dial(network, from string, to netip.AddrPort) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: ioTime}
 	if from != "" {
 		addr, err := netip.ParseAddr(from)
@@ -81,8 +83,11 @@ func dial(from string, to netip.AddrPort) (net.Conn, error) {
 			return nil, err
 		}
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0))
+		if network == "udp" {
+			dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0))
+		}
 	}
-	conn, err := dialer.Dial("tcp", to.String())
+	conn, err := dialer.Dial(network, to.String())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +96,7 @@ func dial(from string, to netip.AddrPort) (net.Conn, error) {
 
 // Get sends one request on a connection of its own. It may be called by several goroutines at a time.
 func Get(place netip.AddrPort) (Reply, error) {
-	conn, err := dial("", place)
+	conn, err := dial("tcp", "", place)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -101,7 +106,7 @@ func Get(place netip.AddrPort) (Reply, error) {
 
 // get sends requests to a virtual server on one connection. It returns the replies so far with the error.
 func (s *Site) get(c client, virtual string, requests ...request) ([]Reply, error) {
-	conn, err := s.dial(c.from, virtual)
+	conn, err := s.dial("tcp", c.from, virtual)
 	if err != nil {
 		return nil, err
 	}
@@ -157,14 +162,27 @@ type held struct {
 	reader *bufio.Reader
 }
 
-// say sends a line on a connection and returns the answer's line.
+// resend is after how long without an answer a datagram is sent again.
+const resend = 500 * time.Millisecond
+
+// say sends a line on a connection and returns the answer's line. A datagram is sent again until it is answered.
 func (h *held) say(line string) (string, error) {
-	if err := h.conn.SetDeadline(time.Now().Add(ioTime)); err != nil {
-		return "", err
+	_, datagrams := h.conn.(*net.UDPConn)
+	for end := time.Now().Add(ioTime); ; {
+		deadline := end
+		if datagrams {
+			deadline = time.Now().Add(resend)
+		}
+		if err := h.conn.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+		if _, err := fmt.Fprintln(h.conn, line); err != nil {
+			return "", err
+		}
+		answer, err := h.reader.ReadString('\n')
+		if errors.Is(err, os.ErrDeadlineExceeded) && deadline.Before(end) {
+			continue
+		}
+		return answer, unexpected(err)
 	}
-	if _, err := fmt.Fprintln(h.conn, line); err != nil {
-		return "", err
-	}
-	answer, err := h.reader.ReadString('\n')
-	return answer, unexpected(err)
 }

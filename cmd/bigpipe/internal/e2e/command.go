@@ -217,7 +217,12 @@ func checkExpires(r Reply, seconds string, before, after time.Time) error {
 	return nil
 }
 
-func cmdTCP(s *script, args []string) (string, error) {
+// lines makes the command that sends lines over a network, "tcp" or "udp", and prints the answers.
+func lines(network string) command {
+	return func(s *script, args []string) (string, error) { return s.lines(network, args) }
+}
+
+func (s *script) lines(network string, args []string) (string, error) {
 	verb, name := "", ""
 	if len(args) > 1 && (args[0] == "open" || args[0] == "send" || args[0] == "close") {
 		verb, name, args = args[0], args[1], args[2:]
@@ -230,9 +235,9 @@ func cmdTCP(s *script, args []string) (string, error) {
 	h := s.held[name]
 	if verb == "" || verb == "open" {
 		if len(args) == 0 || h != nil {
-			return "", errors.New("usage: tcp [open NAME] [-from A] ADDRESS [LINE], with a new NAME")
+			return "", fmt.Errorf("usage: %s [open NAME] [-from A] ADDRESS [LINE], with a new NAME", network)
 		}
-		conn, err := s.dial(from, args[0])
+		conn, err := s.dial(network, from, args[0])
 		if err != nil {
 			return "", err
 		}

@@ -16,7 +16,7 @@ type Behaviour int
 
 // What a member does.
 const (
-	// Answer answers a request with a page that holds the member's name, any other line with the name and the line.
+	// Answer answers a request with a page that holds the member's name, any other line or datagram with the name and that.
 	Answer Behaviour = iota
 	// HangUp closes each connection at once.
 	HangUp
@@ -29,6 +29,7 @@ type Member struct {
 
 	mu        sync.Mutex
 	listener  net.Listener
+	datagrams *net.UDPConn // on the same port
 	open      map[net.Conn]bool
 	accepted  int
 	behaviour Behaviour
@@ -48,7 +49,13 @@ func (m *Member) Start() error {
 	if err != nil {
 		return fmt.Errorf("member %s: %w", m.name, err)
 	}
-	m.listener, m.open = listener, map[net.Conn]bool{}
+	datagrams, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(m.place))
+	if err != nil {
+		listener.Close()
+		return fmt.Errorf("member %s: %w", m.name, err)
+	}
+	m.listener, m.datagrams, m.open = listener, datagrams, map[net.Conn]bool{}
+	m.serving.Go(func() { m.serveDatagrams(datagrams) })
 	m.serving.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -66,6 +73,7 @@ func (m *Member) Stop() {
 	m.mu.Lock()
 	if m.listener != nil {
 		m.listener.Close()
+		m.datagrams.Close()
 		m.listener = nil
 	}
 	for conn := range m.open {
@@ -135,6 +143,19 @@ func (m *Member) serve(conn net.Conn) {
 		} else if more, err := m.answer(conn, r, line); err != nil || !more {
 			return
 		}
+	}
+}
+
+// serveDatagrams answers datagrams until the socket is closed.
+func (m *Member) serveDatagrams(c *net.UDPConn) {
+	b := make([]byte, 1<<16)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(b)
+		if err != nil {
+			return
+		}
+		// A client that went away gets no answer.
+		_, _ = c.WriteToUDPAddrPort(append([]byte(m.name+" "), b[:n]...), from)
 	}
 }
 

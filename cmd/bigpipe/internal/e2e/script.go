@@ -90,7 +90,7 @@ type command func(s *script, args []string) (string, error)
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	cmds := map[string]command{
 		"start": cmdStart, "mgmtd": daemon("mgmtd"), "dataplane": daemon("dataplane"), "map": cmdMap, "member": cmdMember,
-		"client": cmdClient, "tcp": cmdTCP, "json": cmdJSON,
+		"client": cmdClient, "tcp": lines("tcp"), "udp": lines("udp"), "json": cmdJSON,
 	}
 	programs := map[string]command{"fails-with": cmdFailsWith, "stored": cmdStored}
 	for _, name := range []string{"bigpipe", "b", "sysctl"} {
