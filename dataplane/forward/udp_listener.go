@@ -29,6 +29,8 @@ type UDPListener struct {
 	fd    int // -1: closed
 	slot  uint32
 	flows udpTable
+	// counted is when the bytes of flows were counted last.
+	counted instant
 	// paused means that clients' datagrams are left where they are.
 	paused bool
 	// draining means that no flow begins any more.
@@ -147,7 +149,7 @@ func (l *UDPListener) handOver(to *UDPListener) bool {
 	if l.fd < 0 {
 		return false
 	}
-	to.worker, to.addr, to.fd, to.slot, to.flows, to.paused = w, l.addr, l.fd, l.slot, l.flows, l.paused
+	to.worker, to.addr, to.fd, to.slot, to.flows, to.counted, to.paused = w, l.addr, l.fd, l.slot, l.flows, l.counted, l.paused
 	for f := to.flows.newest; f != nil; f = f.older {
 		f.listener = to
 	}
@@ -240,11 +242,12 @@ func (l *UDPListener) sweep(now instant) {
 	}
 }
 
-// count counts the bytes of the flows that were used since the last call, countTicks ago, and some more.
+// count counts the bytes of the flows that were used since the last call.
 func (l *UDPListener) count(now instant) {
-	for f := l.flows.newest; f != nil && now-f.active <= instant(2*countTicks*tick); f = f.older {
+	for f := l.flows.newest; f != nil && f.active >= l.counted; f = f.older {
 		f.count()
 	}
+	l.counted = now
 }
 
 // receive takes datagrams of clients, and sends them to the members of their flows.
