@@ -107,6 +107,7 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 		OneConnect:     oneConnect(vs),
 		TrustedProxies: config.TrustedProxiesOf(vs),
 		Limit:          vs.GetLimit(),
+		SourceLimit:    vs.GetSourceLimit(),
 		Counters:       counters,
 	}
 	s.HTTP, _ = config.IsHTTP(r.view, vs)

@@ -76,6 +76,7 @@ func virtualOurRows() []*Attribute {
 		trusted,
 		ours("header_timeout", ValueSeconds, "10", "seconds to wait for a request's head", true),
 		ours("idle_timeout", ValueSeconds, "300", "seconds after which an idle connection is ended", true),
+		ours("source_limit", ValueNumber, "0", "connections of one client address at a time; 0 is no limit", true),
 		ours("body_min_rate", ValueNumber, "100", "bytes a second that a client must send", true),
 		ours("split_sticks", ValueSwitch, "disable", "a weighted choice is kept for returning clients", false),
 	}

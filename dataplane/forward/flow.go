@@ -27,6 +27,7 @@ type flow struct {
 	idle     atomic.Bool                 // HTTP: no request is in transit
 	parked   waiter                      // waits for the client while no goroutine does
 	asked    bool                        // HTTP: the client has sent something
+	limited  bool                        // counted at its source
 	killed   atomic.Bool                 // to end at once
 
 	client   conn
@@ -103,6 +104,27 @@ func (f *flow) end() {
 	f.in.drop()
 	f.from.drop()
 	f.counters.Close()
+	if f.limited {
+		f.listener.sources.leave(sourceOf(f.peer.Addr()))
+	}
+}
+
+// admit counts the connection as open, unless the virtual server or who connected has as many as it may. A trusted proxy may
+// have any number: it connects for many.
+func (f *flow) admit() bool {
+	set := f.settings
+	source := sourceOf(f.peer.Addr())
+	f.limited = set.SourceLimit > 0 && !set.trusts(f.peer.Addr())
+	if f.limited && !f.listener.sources.enter(source, set.SourceLimit) {
+		return false
+	}
+	if !f.counters.Open(set.Limit) {
+		if f.limited {
+			f.listener.sources.leave(source)
+		}
+		return false
+	}
+	return true
 }
 
 func (f *flow) describe() Connection {

@@ -22,6 +22,7 @@ type Listener struct {
 	addr     netip.AddrPort
 	settings atomic.Pointer[Settings]
 
+	sources  sources    // open connections of each client, where they are limited
 	spares   spareOwner // those that only this listener uses
 	draining atomic.Bool
 	idleEnd  atomic.Int64  // instant from which idle HTTP connections are ended; 0: they are not
@@ -211,11 +212,11 @@ func (l *Listener) acceptAll(raw syscall.RawConn, halt <-chan struct{}) {
 	}
 }
 
-// serve begins a flow, unless the virtual server has as many as it may.
+// serve begins a flow, unless the virtual server or the client has as many as it may.
 func (l *Listener) serve(fd int, peer netip.AddrPort) {
 	settings := l.settings.Load()
 	f := newFlow(l, settings, fd, peer)
-	if !settings.Counters.Open(settings.Limit) {
+	if !f.admit() {
 		f.client.reset()
 		f.client.close()
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -91,7 +92,7 @@ func TestSparesGiveDescriptorsUp(t *testing.T) {
 	client := b.dial()
 	eventually(t, "the client is there", func() bool { return b.table.Len() == 1 })
 	fillDescriptors(t)
-	f := &flow{listener: b.l}
+	f := &flow{listener: b.l, settings: &b.set}
 	fd, err := f.socket(&pool.Member{Dial: other.addr})
 	if err != nil {
 		t.Fatal(err)
@@ -174,4 +175,54 @@ func TestClientLeavesSharedConnection(t *testing.T) {
 		c.Close()
 		eventually(t, "the connection ends", func() bool { return b.table.Len() == 0 })
 	})
+}
+
+// Edges 5a-26: a cap on the connections of one source.
+func TestSourceLimit(t *testing.T) {
+	o := newOrigin(t, "s", "127.0.0.11:0", nil)
+	for _, http := range []bool{true, false} {
+		b := newLab(t, Settings{HTTP: http, SourceLimit: 2, TrustedProxies: networks("127.0.0.9/32"), Pools: []*pool.Pool{compilePool(t, plain(o), nil)}})
+		answered := func(c *peer) {
+			t.Helper()
+			c.send(get())
+			expect(t, c.response(), "s", nil)
+		}
+		one, two := b.dial(), b.dial()
+		answered(one)
+		answered(two)
+		b.refused()
+		for range 4 {
+			answered(b.dialFrom("127.0.0.9"))
+		}
+		answered(b.dialFrom("127.0.0.2"))
+		one.Close()
+		eventually(t, "one of them has ended", func() bool { return b.table.Len() == 6 })
+		answered(b.dial())
+		b.refused()
+		next := b.set
+		next.SourceLimit = 3
+		b.l.Set(next)
+		answered(b.dial())
+		b.refused()
+	}
+}
+
+// Counts of sources end with the last connection, and count a network of IPv6 as one.
+func TestSources(t *testing.T) {
+	var s sources
+	a, same, other := sourceOf(netip.MustParseAddr("2001:db8::1")), sourceOf(netip.MustParseAddr("2001:db8::2")), sourceOf(netip.MustParseAddr("2001:db8:0:1::1"))
+	if !s.enter(a, 2) || !s.enter(same, 2) || s.enter(a, 2) || !s.enter(other, 2) {
+		t.Error("two of a network are two of a source")
+	}
+	if sourceOf(netip.MustParseAddr("::ffff:192.0.2.1")) != netip.MustParseAddr("192.0.2.1") {
+		t.Error("an IPv4 address is a source of its own")
+	}
+	s.leave(a)
+	s.leave(a)
+	s.leave(other)
+	for i := range s.shards {
+		if n := len(s.shards[i].n); n != 0 {
+			t.Errorf("%d sources are left", n)
+		}
+	}
 }

@@ -47,6 +47,9 @@ type Settings struct {
 	TrustedProxies []netip.Prefix
 	// Limit is the most client connections at a time; zero means no limit.
 	Limit uint32
+	// SourceLimit is the most connections of one client address at a time, or of one /64 network of IPv6; zero means no limit.
+	// It does not bind trusted proxies.
+	SourceLimit uint32
 	// Counters count the virtual server's connections; they may outlive the settings. Nil: none are kept.
 	Counters *pool.Counters
 }

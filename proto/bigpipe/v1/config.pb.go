@@ -3001,6 +3001,7 @@ type VirtualServer struct {
 	IdleTimeout          *uint32         `protobuf:"varint,66,opt,name=idle_timeout,json=idleTimeout,proto3,oneof" json:"idle_timeout,omitempty"`
 	BodyMinRate          *uint32         `protobuf:"varint,67,opt,name=body_min_rate,json=bodyMinRate,proto3,oneof" json:"body_min_rate,omitempty"`
 	SplitSticks          *bool           `protobuf:"varint,68,opt,name=split_sticks,json=splitSticks,proto3,oneof" json:"split_sticks,omitempty"`
+	SourceLimit          *uint32         `protobuf:"varint,69,opt,name=source_limit,json=sourceLimit,proto3,oneof" json:"source_limit,omitempty"` // connections of one client address; 0 is no limit
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -3292,6 +3293,13 @@ func (x *VirtualServer) GetSplitSticks() bool {
 		return *x.SplitSticks
 	}
 	return false
+}
+
+func (x *VirtualServer) GetSourceLimit() uint32 {
+	if x != nil && x.SourceLimit != nil {
+		return *x.SourceLimit
+	}
+	return 0
 }
 
 // VirtualAddress holds what all virtual servers of one address share. Key: virtual_address/ADDRESS.
@@ -7019,7 +7027,7 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\fWeightedPool\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1b\n" +
 	"\x06weight\x18\x02 \x01(\rH\x00R\x06weight\x88\x01\x01B\t\n" +
-	"\a_weight\"\xec\x0f\n" +
+	"\a_weight\"\xa5\x10\n" +
 	"\rVirtualServer\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12.\n" +
@@ -7064,7 +7072,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\x0eheader_timeout\x18A \x01(\rH\x1cR\rheaderTimeout\x88\x01\x01\x12&\n" +
 	"\fidle_timeout\x18B \x01(\rH\x1dR\vidleTimeout\x88\x01\x01\x12'\n" +
 	"\rbody_min_rate\x18C \x01(\rH\x1eR\vbodyMinRate\x88\x01\x01\x12&\n" +
-	"\fsplit_sticks\x18D \x01(\bH\x1fR\vsplitSticks\x88\x01\x01B\a\n" +
+	"\fsplit_sticks\x18D \x01(\bH\x1fR\vsplitSticks\x88\x01\x01\x12&\n" +
+	"\fsource_limit\x18E \x01(\rH R\vsourceLimit\x88\x01\x01B\a\n" +
 	"\x05_ruleB\n" +
 	"\n" +
 	"\b_forwardB\a\n" +
@@ -7101,7 +7110,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\x0f_header_timeoutB\x0f\n" +
 	"\r_idle_timeoutB\x10\n" +
 	"\x0e_body_min_rateB\x0f\n" +
-	"\r_split_sticks\"\xbd\x02\n" +
+	"\r_split_sticksB\x0f\n" +
+	"\r_source_limit\"\xbd\x02\n" +
 	"\x0eVirtualAddress\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1d\n" +
