@@ -230,8 +230,17 @@ func (c *completer) forms(words []string) {
 			c.form(row, form, words)
 		}
 	}
-	if words[0] == "list" && len(words) == 1 || words[0] == "help" && len(words) == 1 {
+	switch {
+	case words[0] == "help" && len(words) == 1:
 		c.statements()
+	case words[0] == "list" && len(words) == 1:
+		for _, word := range statementNames {
+			if statementWords[word].kind != "" {
+				c.add(word, statementWords[word].help)
+			}
+		}
+	case words[0] == "list" && len(words) == 2 && statementWords[words[1]] != nil && statementWords[words[1]].kind != "":
+		c.objects(statementWords[words[1]].kind)
 	}
 }
 

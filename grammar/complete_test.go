@@ -69,6 +69,8 @@ func TestComplete(t *testing.T) {
 		"snat timeout ":                      {want: []string{"tcp", "udp"}},
 		"default_gateway use pool ":          {want: []string{"web", "shop"}},
 		"failover ":                          {want: []string{"active", "standby", "show"}},
+		"list ":                              {want: []string{"pool", "vip", "monitor"}, not: []string{"load", "help", "show"}},
+		"list pool ":                         {want: []string{"web", "shop"}, not: []string{"by_uri"}},
 		"config ":                            {want: []string{"save", "sync"}},
 		"class c { ":                         {want: []string{"host", "network"}, not: []string{`"TEXT"`}},
 	} {

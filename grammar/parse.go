@@ -18,6 +18,9 @@ func Parse(file string, src []byte) ([]*Statement, []*pb.Diagnostic) {
 	return ParseAt(&pb.Position{File: file, Line: 1, Column: 1}, src)
 }
 
+// Word returns a text as one word of the language: as it is where it can be one, else in quotes.
+func Word(text string) string { return plain(text) }
+
 // ParseAt is Parse for a text whose first character stands at origin.
 func ParseAt(origin *pb.Position, src []byte) ([]*Statement, []*pb.Diagnostic) {
 	return parse(origin, src, false)

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,34 +62,58 @@ func (cl *clause) list() {
 	cl.end()
 }
 
-// fileCommand reads [OPTION [VALUE]] [FILE]. Words are the file ("" if none is named) and the options with their values.
+// The options of file commands.
+const (
+	OptionDryRun        = "--dry-run"
+	OptionConfirmWithin = "--confirm-within"
+	OptionDialect       = "--dialect"
+)
+
+// fileCommand reads [OPTION [VALUE] | OPTION=VALUE] [FILE]. Words are the file ("" if none is named) and the options with their
+// values.
 func (cl *clause) fileCommand(action Action, need int, options ...string) {
 	c := cl.c
 	file := ""
 	var words []string
+	var within uint64
 	for !c.done() {
 		t, ok := c.peek()
 		c.i++
 		text := unquote(t)
+		name, value, attached := strings.Cut(text, "=")
 		switch {
 		case !ok:
 			cl.p.faults.at(c.items[c.i-1].token(), CodeSyntax, "", "a file's name is expected")
 			return
-		case slices.Contains(options, text):
-			words = append(words, text)
-			if text == "--dry-run" {
+		case slices.Contains(options, name):
+			words = append(words, name)
+			if name == OptionDryRun {
+				if attached {
+					cl.p.faults.at(t, CodeSyntax, name, "%s takes no value", name)
+					return
+				}
 				continue
 			}
-			value, vt, ok := cl.argument(t)
-			if !ok || !cl.optionFits(text, value, vt) {
+			vt := t
+			if !attached {
+				if value, vt, ok = cl.argument(t); !ok {
+					return
+				}
+			}
+			seconds, ok := cl.optionValue(name, value, vt)
+			if !ok {
 				return
 			}
+			within += seconds
 			words = append(words, value)
 		case strings.HasPrefix(text, "--"):
 			cl.wrongWord(t, append(options, "FILE")...)
 			return
 		case file != "":
 			cl.p.faults.at(t, CodeSyntax, "", "%q is too much here: one file is named already", text)
+			return
+		case text == "":
+			cl.p.faults.at(t, CodeValue, "", "the file's name is empty")
 			return
 		default:
 			file = text
@@ -99,26 +124,32 @@ func (cl *clause) fileCommand(action Action, need int, options ...string) {
 		return
 	}
 	st := cl.emit(action, "", "", lexer.Token{})
+	st.Seconds = within
 	if file != "" || words != nil {
 		st.Words = append([]string{file}, words...)
 	}
 }
 
-// optionFits checks the value of an option.
-func (cl *clause) optionFits(option, value string, t lexer.Token) bool {
+// optionValue checks the value of an option; one that is a time gives seconds.
+func (cl *clause) optionValue(option, value string, t lexer.Token) (seconds uint64, ok bool) {
 	switch option {
-	case "--dialect":
+	case OptionDialect:
 		if value != "3" && value != "4" {
 			cl.p.faults.at(t, CodeValue, "", "--dialect is 3 or 4, not %q", value)
-			return false
+			return 0, false
 		}
-	case "--confirm-within":
-		if _, fault := parseTimeout(value); fault != "" {
+	case OptionConfirmWithin:
+		ms, fault := parseTimeout(value)
+		if fault == "" && (ms < 1000 || ms/1000 > math.MaxUint32) {
+			fault = fmt.Sprintf("%s is not a time of at least a second", value)
+		}
+		if fault != "" {
 			cl.p.faults.at(t, CodeValue, "", "--confirm-within: %s", fault)
-			return false
+			return 0, false
 		}
+		return ms / 1000, true
 	}
-	return true
+	return 0, true
 }
 
 func (cl *clause) rollback() {

@@ -77,7 +77,8 @@ const (
 	// ActionReset clears configuration and counters: -r, reset.
 	ActionReset
 	// ActionLoad, ActionMerge, ActionSave, ActionVerifyLoad name a file in Words[0] (absent or "": the default); who reads the
-	// file acts on them. The other words are options, each followed by its value: --dry-run, --confirm-within D, --dialect N.
+	// file acts on them. The other words are options, each followed by its value: --dry-run, --confirm-within D, --dialect N; Seconds is
+	// the time to confirm within, 0 for none.
 	ActionLoad
 	ActionMerge
 	ActionSave

@@ -62,7 +62,7 @@ func init() {
 		{Words: w(`"TEXT"`), Bare: true, Release: Release4, Value: valueForm, Field: "strings", form: stringsForm, Help: "texts and numbers", Acts: true},
 		{Words: w("host"), Release: Release4, Value: ValueAddress, Field: "hosts", Help: "an address; repeatable", Acts: true},
 		{Words: w("network"), Release: Release4, Value: valueForm, Field: "networks", form: networkForm, Help: "a network; repeatable", Acts: true},
-		{Words: w("file"), Release: Ours, Value: ValueText, Field: "file", Help: "file of the list"},
+		{Words: w("file"), Release: Ours, Value: ValueText, Field: "file", Help: "file whose contents are added to the list: what stands between the braces; commas between are allowed", Acts: true},
 	})
 	Authzs = legacyTable(KindAuthz, "authz", &pb.Authz{}, nil, []*Attribute{
 		{Words: w("SETTING"), Bare: true, Release: Release4, Value: valueForm, Field: "settings", form: settingsForm, Help: "any words, a setting a line"},

@@ -132,6 +132,7 @@ func (e *execution) decide(resolve func(string) (netip.Addr, error)) *decision {
 	}
 	d.out = eval.Evaluate(d.base.Tree, e.statements, eval.Options{
 		Mode: e.mode, File: e.header.GetOrigin().GetFile(), Resolve: resolve, PortPersist: d.base.ports,
+		Files: e.header.GetFiles(), Unreadable: e.header.GetUnreadableFiles(),
 	})
 	d.diagnostics = eval.Join(e.parsed, d.out.Diagnostics)
 	switch {

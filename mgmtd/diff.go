@@ -18,7 +18,7 @@ const diffContext = 3
 
 // dryRun prints how the canonical text would change. A load then ends with 1 when it does.
 func (e *execution) dryRun(old *config.Tree, out *eval.Outcome) error {
-	before, after := string(e.format(objectsOf(old)...)), string(e.format(objectsOf(out.View)...))
+	before, after := string(e.format(whole(objectsOf(old))...)), string(e.format(whole(objectsOf(out.View))...))
 	if before != after && e.mode != eval.ModeCommand {
 		e.exit = pb.ExitDiffers
 	}
@@ -33,6 +33,16 @@ func (e *execution) dryRun(old *config.Tree, out *eval.Outcome) error {
 		}{before != after, diff.String()})
 	}
 	return unifiedDiff(e.out, before, after)
+}
+
+// whole returns objects with what their files hold in their own lists.
+func whole(objects []*pb.Object) []*pb.Object {
+	for i, o := range objects {
+		if c := o.GetClass(); c.GetContents() != nil {
+			objects[i] = &pb.Object{Kind: &pb.Object_Class{Class: config.WholeClass(c)}}
+		}
+	}
+	return objects
 }
 
 func objectsOf(v config.View) []*pb.Object {

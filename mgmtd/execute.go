@@ -281,24 +281,34 @@ func hasErrors(ds []*pb.Diagnostic) bool {
 	return slices.ContainsFunc(ds, func(d *pb.Diagnostic) bool { return d.GetSeverity() == pb.Severity_SEVERITY_ERROR })
 }
 
-// Load loads a file's contents as Execute does; the dataplanes are not waited for. The error holds what was faulty.
-func (s *Server) Load(ctx context.Context, file string, text []byte) ([]*pb.Diagnostic, error) {
+// File is a file to load.
+type File struct {
+	Name string
+	Text []byte
+	// ClassFiles are the contents of the files that its classes name, Unreadable says why there are none, by name.
+	ClassFiles map[string][]byte
+	Unreadable map[string]string
+}
+
+// Load loads a file as Execute does; the dataplanes are not waited for. The error holds what was faulty.
+func (s *Server) Load(ctx context.Context, file File) ([]*pb.Diagnostic, error) {
 	var ds []*pb.Diagnostic
 	e := &execution{
 		server: s, out: &pieces{send: func([]byte) error { return nil }},
 		header: &pb.ExecuteHeader{
-			Mode: pb.ExecuteMode_EXECUTE_MODE_LOAD, Origin: &pb.Position{File: file, Line: 1, Column: 1}, Actor: "mgmtd",
+			Mode: pb.ExecuteMode_EXECUTE_MODE_LOAD, Origin: &pb.Position{File: file.Name, Line: 1, Column: 1}, Actor: "mgmtd",
+			Files: file.ClassFiles, UnreadableFiles: file.Unreadable,
 		},
 		send: func(r *pb.ExecuteReply) error { ds = append(ds, r.GetDiagnostics()...); return nil },
 	}
-	if err := e.parse(text); err != nil {
+	if err := e.parse(file.Text); err != nil {
 		return nil, err
 	}
 	if _, err := e.change(ctx); err != nil {
 		return ds, err
 	}
 	if e.exit != pb.ExitDone {
-		return ds, fmt.Errorf("%s has faults", file)
+		return ds, fmt.Errorf("%s has faults", file.Name)
 	}
 	return ds, nil
 }

@@ -525,10 +525,10 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	if ds, err := server.Load(t.Context(), "bigip.conf", []byte("pool x { use }")); err == nil || len(ds) == 0 {
+	if ds, err := server.Load(t.Context(), File{Name: "bigip.conf", Text: []byte("pool x { use }")}); err == nil || len(ds) == 0 {
 		t.Errorf("a faulty file: %v, %v", ds, err)
 	}
-	if _, err := server.Load(t.Context(), "bigip.conf", []byte(smallSite)); err != nil || s.Newest().Revision != 1 {
+	if _, err := server.Load(t.Context(), File{Name: "bigip.conf", Text: []byte(smallSite)}); err != nil || s.Newest().Revision != 1 {
 		t.Errorf("a good file: %v", err)
 	}
 }

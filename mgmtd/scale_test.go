@@ -47,7 +47,7 @@ func BenchmarkExecute(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer server.Close()
-	if ds, err := server.Load(b.Context(), "bigip.conf", []byte(site)); err != nil {
+	if ds, err := server.Load(b.Context(), File{Name: "bigip.conf", Text: []byte(site)}); err != nil {
 		b.Fatal(ds, err)
 	}
 	for _, test := range tests {

@@ -36,6 +36,9 @@ func (e *execution) configuration(op eval.Operation, o grammar.FormatOptions) er
 	if op.Kind == grammar.KindMonitor {
 		objects = e.withTemplates(op, objects)
 	}
+	if o.OmitComments {
+		objects = whole(objects)
+	}
 	if !e.json() {
 		_, err := e.out.Write(e.formatWith(o, objects...))
 		return err

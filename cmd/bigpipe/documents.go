@@ -52,7 +52,7 @@ func (a *app) sequence(n int, command func(i int) int, stops func(status int) bo
 		}
 	}
 	if a.documents != nil && (status == exitDone || status == exitNotInEffect) {
-		if err := a.documents.writeTo(a.stdout); err != nil {
+		if err := onScreen(a.stdout, a.documents.writeTo); err != nil {
 			return a.fail(err)
 		}
 	}

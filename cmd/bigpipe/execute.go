@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"bigpipe/cmd/internal/classfile"
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -16,8 +17,7 @@ func (a *app) command(ctx context.Context, origin *pb.Position, text string) int
 	if words, ok := helpWords(text); ok {
 		return a.help(words)
 	}
-	words, err := splitWords(text)
-	if err == nil && len(words) > 0 {
+	if words := strings.Fields(text); len(words) > 0 {
 		switch words[0] {
 		case "watch":
 			return a.watch(ctx, origin, strings.TrimPrefix(strings.TrimSpace(text), "watch"))
@@ -25,16 +25,12 @@ func (a *app) command(ctx context.Context, origin *pb.Position, text string) int
 			return a.completion(words[1:])
 		}
 	}
-	if err == nil {
-		var c fileCommand
-		var ok bool
-		if c, ok, err = parseFileCommand(words); ok {
-			if err != nil {
-				return a.faultAt(origin, err)
-			}
-			c.origin = origin
-			return a.fileCommand(ctx, c)
-		}
+	switch c, ok, faults := parseFileCommand(origin, text); {
+	case ok && faults != nil:
+		a.report(faults)
+		return exitUsage
+	case ok:
+		return a.fileCommand(ctx, c)
 	}
 	if a.options.check {
 		return a.checkWords(origin, text)
@@ -66,7 +62,11 @@ func (a *app) execute(ctx context.Context, header *pb.ExecuteHeader, text []byte
 		a.documents.add(held.Bytes())
 		return status
 	}
-	if _, err := io.Copy(a.stdout, &held); err != nil {
+	err := onScreen(a.stdout, func(out io.Writer) error {
+		_, err := io.Copy(out, &held)
+		return err
+	})
+	if err != nil {
 		return a.fail(err)
 	}
 	return status
@@ -74,9 +74,14 @@ func (a *app) execute(ctx context.Context, header *pb.ExecuteHeader, text []byte
 
 func (a *app) executeTo(ctx context.Context, out io.Writer, header *pb.ExecuteHeader, text []byte) int {
 	header.Output, header.Numeric, header.Actor = a.options.output, a.options.numeric, a.actor
+	header.Files, header.UnreadableFiles = classfile.Read(text)
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	result, err := a.client.Execute(ctx, header, text, out, a.report)
+	var result *pb.ExecuteResult
+	err := onScreen(out, func(out io.Writer) (err error) {
+		result, err = a.client.Execute(ctx, header, text, out, a.report)
+		return err
+	})
 	if ctx.Err() != nil {
 		fmt.Fprintln(a.stderr, "bigpipe: interrupted; if it was a change, it may be stored all the same: see bigpipe history")
 		return exitRefused

@@ -11,12 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/renameio/v2"
 
+	"bigpipe/cmd/internal/classfile"
 	"bigpipe/cmd/internal/host"
 	"bigpipe/grammar"
 	"bigpipe/grammar/eval"
@@ -34,110 +33,66 @@ type fileCommand struct {
 	path          string
 	check         bool
 	dryRun        bool
-	confirmWithin time.Duration
+	confirmWithin uint32 // seconds; 0: it needs no confirmation
 	dialect       uint32
+	sync          bool         // the other unit was to have it too
 	origin        *pb.Position // of the command; nil for options
 	option        bool         // -f, -l or -s: no path is standard output
 }
 
-// parseFileCommand reads the words of a command; false when it is another command.
-func parseFileCommand(words []string) (fileCommand, bool, error) {
-	c := fileCommand{}
-	if len(words) > 1 && words[0] == "verify" && words[1] == "load" {
-		c.check, words = true, words[1:]
+// fileWords begin the commands that are carried out here.
+var fileWords = []string{"load", "merge", "save", "verify", "config", "configsync"}
+
+// commandText joins the words of a command line. A word that names a file may hold anything: it stays one word.
+func commandText(words []string) string {
+	if len(words) > 0 && slices.Contains(fileWords, words[0]) {
+		words = slices.Clone(words)
+		for i, word := range words {
+			words[i] = grammar.Word(word)
+		}
 	}
-	if len(words) == 0 || words[len(words)-1] == "-?" {
+	return strings.Join(words, " ")
+}
+
+// parseFileCommand reads the text of a command; false when it is another command, or one beside others.
+func parseFileCommand(origin *pb.Position, text string) (c fileCommand, ok bool, faults []*pb.Diagnostic) {
+	if word := strings.Fields(text); len(word) == 0 || !slices.Contains(fileWords, word[0]) {
 		return c, false, nil
 	}
-	switch words[0] {
-	case "load":
+	statements, diagnostics := grammar.ParseCommand(origin, []byte(text))
+	if hasError(diagnostics) || len(statements) != 1 {
+		return c, hasError(diagnostics), diagnostics
+	}
+	s := statements[0]
+	c.origin = origin
+	switch s.Action {
+	case grammar.ActionLoad:
 		c.action = loadFile
-	case "merge":
+	case grammar.ActionVerifyLoad:
+		c.action, c.check = loadFile, true
+	case grammar.ActionMerge:
 		c.action = mergeFile
-	case "save":
+	case grammar.ActionSave:
 		c.action = saveFile
+	case grammar.ActionConfigSync:
+		c.action, c.sync = saveFile, true
 	default:
 		return c, false, nil
 	}
-	return c, true, c.parseWords(words[1:])
-}
-
-// splitWords splits a command into words; a word with blanks stands in double quotes.
-func splitWords(text string) ([]string, error) {
-	var words []string
-	for {
-		text = strings.TrimLeft(text, " \t\r\n")
-		if text == "" {
-			return words, nil
-		}
-		if text[0] == '"' {
-			word, rest, closed := strings.Cut(text[1:], `"`)
-			if !closed {
-				return words, usageError("a quote is not closed")
-			}
-			words, text = append(words, word), rest
-			continue
-		}
-		n := strings.IndexAny(text, " \t\r\n")
-		if n < 0 {
-			n = len(text)
-		}
-		words, text = append(words, text[:n]), text[n:]
+	c.confirmWithin = uint32(s.Seconds)
+	if len(s.Words) > 0 {
+		c.path = s.Words[0]
 	}
-}
-
-func (c *fileCommand) parseWords(words []string) error {
-	named := false
-	for len(words) > 0 {
-		word := words[0]
-		words = words[1:]
-		if !strings.HasPrefix(word, "--") {
-			if named {
-				return usageError("unexpected %q after the file", word)
-			}
-			if word == "" {
-				return usageError("the file's name is empty")
-			}
-			c.path, named = word, true
-			continue
-		}
-		name, value, attached := strings.Cut(word, "=")
-		if name == "--dry-run" && attached {
-			return usageError("option --dry-run takes no value")
-		}
-		if name != "--dry-run" && !attached {
-			if len(words) == 0 {
-				return usageError("option %s needs a value", name)
-			}
-			value, words = words[0], words[1:]
-		}
-		if err := c.setOption(name, value); err != nil {
-			return err
+	for i, word := range s.Words {
+		switch {
+		case i == 0:
+		case word == grammar.OptionDryRun:
+			c.dryRun = true
+		case s.Words[i-1] == grammar.OptionDialect:
+			c.dialect = uint32(word[0] - '0')
 		}
 	}
-	return nil
-}
-
-func (c *fileCommand) setOption(name, value string) error {
-	switch {
-	case name == "--dry-run" && c.action == loadFile:
-		c.dryRun = true
-	case name == "--confirm-within" && c.action == loadFile:
-		d, err := time.ParseDuration(value)
-		if err != nil || d < time.Second {
-			return usageError("--confirm-within takes a time of at least a second, such as 5m, not %q", value)
-		}
-		c.confirmWithin = d
-	case name == "--dialect" && c.action == saveFile:
-		n, err := strconv.ParseUint(value, 10, 32)
-		if err != nil || n != 3 && n != 4 {
-			return usageError("--dialect takes 3 or 4, not %q", value)
-		}
-		c.dialect = uint32(n)
-	default:
-		return usageError("unknown option %s", name)
-	}
-	return nil
+	return c, true, nil
 }
 
 // fileCommand carries out load, merge, save and verify load.
@@ -149,7 +104,12 @@ func (a *app) fileCommand(ctx context.Context, c fileCommand) int {
 		}
 		c.path = defaultFile
 	}
-	if c.action == saveFile {
+	switch {
+	case c.action == saveFile && c.check:
+		return a.checked()
+	case c.action == saveFile && c.sync:
+		return a.sync(ctx, c)
+	case c.action == saveFile:
 		return a.save(ctx, c)
 	}
 	text, name, err := a.read(ctx, c.path)
@@ -173,8 +133,7 @@ func (a *app) fileCommand(ctx context.Context, c fileCommand) int {
 		header.Mode = pb.ExecuteMode_EXECUTE_MODE_MERGE
 	}
 	if c.confirmWithin > 0 {
-		seconds := uint32(c.confirmWithin / time.Second)
-		header.ConfirmWithinSeconds = &seconds
+		header.ConfirmWithinSeconds = &c.confirmWithin
 	}
 	return a.execute(ctx, header, text)
 }
@@ -216,6 +175,15 @@ func (a *app) save(ctx context.Context, c fileCommand) int {
 	return exitDone
 }
 
+// sync saves the configuration as save does, and says that there is nobody to send it to.
+func (a *app) sync(ctx context.Context, c fileCommand) int {
+	status := a.save(ctx, c)
+	if status == exitDone {
+		fmt.Fprintf(a.stderr, "bigpipe: saved to %s; there is no other unit to send it to\n", c.path)
+	}
+	return status
+}
+
 // writeFile replaces a regular file as a whole; a link stays and its target is replaced. Anything else, such as a pipe or a
 // device, is written into.
 func writeFile(path string, text []byte) error {
@@ -254,8 +222,9 @@ func (a *app) checked() int {
 // file configures, each kind in the file's order. A file to merge may name what only the running configuration has.
 func (a *app) checkFile(ctx context.Context, mode eval.Mode, name string, text []byte, report func([]*pb.Diagnostic)) ([]*pb.Object, bool) {
 	statements, diagnostics := grammar.Parse(name, text)
+	files, unreadable := classfile.Read(text)
 	outcome := eval.Evaluate(config.NewTree(), statements, eval.Options{
-		Mode: mode, File: name,
+		Mode: mode, File: name, Files: files, Unreadable: unreadable,
 		Resolve: func(name string) (netip.Addr, error) { return host.Address(ctx, name) },
 	})
 	found := outcome.Diagnostics
@@ -290,7 +259,9 @@ func objects(v config.View) []*pb.Object {
 
 // checkWords checks the words of a command: their syntax, not whether what they name exists.
 func (a *app) checkWords(origin *pb.Position, text string) int {
-	_, diagnostics := grammar.ParseCommand(origin, []byte(text))
+	statements, diagnostics := grammar.ParseCommand(origin, []byte(text))
+	files, unreadable := classfile.Read([]byte(text))
+	diagnostics = eval.Join(diagnostics, eval.CheckFiles(statements, eval.Options{Files: files, Unreadable: unreadable}))
 	a.report(diagnostics)
 	if hasError(diagnostics) {
 		return exitUsage

@@ -12,7 +12,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -159,13 +158,7 @@ func (a *app) commands(ctx context.Context) int {
 	case len(o.commands) > 0:
 		return a.sequence(len(o.commands), func(i int) int { return a.command(ctx, commandOrigin("-c"), o.commands[i]) }, never)
 	case len(o.words) > 0:
-		if c, ok, err := parseFileCommand(o.words); ok {
-			if err != nil {
-				return a.usage(err)
-			}
-			return a.fileCommand(ctx, c)
-		}
-		return a.command(ctx, commandOrigin(""), strings.Join(o.words, " "))
+		return a.command(ctx, commandOrigin(""), commandText(o.words))
 	default:
 		return a.batch(ctx)
 	}

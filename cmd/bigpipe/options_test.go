@@ -7,9 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -72,53 +72,50 @@ func TestParseFileCommand(t *testing.T) {
 		text string
 		want fileCommand
 	}{
-		{"load", fileCommand{action: loadFile}},
-		{"load bigip.conf", fileCommand{action: loadFile, path: "bigip.conf"}},
-		{"verify load -", fileCommand{action: loadFile, path: "-", check: true}},
-		{"load --dry-run bigip.conf", fileCommand{action: loadFile, path: "bigip.conf", dryRun: true}},
-		{"load --confirm-within 5m bigip.conf", fileCommand{action: loadFile, path: "bigip.conf", confirmWithin: 5 * time.Minute}},
-		{"load bigip.conf --confirm-within=90s", fileCommand{action: loadFile, path: "bigip.conf", confirmWithin: 90 * time.Second}},
-		{"merge more.conf", fileCommand{action: mergeFile, path: "more.conf"}},
-		{"save", fileCommand{action: saveFile}},
-		{`load "sp ace.conf"`, fileCommand{action: loadFile, path: "sp ace.conf"}},
-		{"save --dialect 3 -", fileCommand{action: saveFile, path: "-", dialect: 3}},
+		{"load", fileCommand{origin: commandOrigin(""), action: loadFile}},
+		{"load bigip.conf", fileCommand{origin: commandOrigin(""), action: loadFile, path: "bigip.conf"}},
+		{"verify load -", fileCommand{origin: commandOrigin(""), action: loadFile, path: "-", check: true}},
+		{"load --dry-run bigip.conf", fileCommand{origin: commandOrigin(""), action: loadFile, path: "bigip.conf", dryRun: true}},
+		{"load --confirm-within 5m bigip.conf", fileCommand{origin: commandOrigin(""), action: loadFile, path: "bigip.conf", confirmWithin: 300}},
+		{"load bigip.conf --confirm-within=90s", fileCommand{origin: commandOrigin(""), action: loadFile, path: "bigip.conf", confirmWithin: 90}},
+		{"merge more.conf", fileCommand{origin: commandOrigin(""), action: mergeFile, path: "more.conf"}},
+		{"save", fileCommand{origin: commandOrigin(""), action: saveFile}},
+		{`load "sp ace.conf"`, fileCommand{origin: commandOrigin(""), action: loadFile, path: "sp ace.conf"}},
+		{"config sync all", fileCommand{origin: commandOrigin(""), action: saveFile, sync: true}},
+		{"configsync", fileCommand{origin: commandOrigin(""), action: saveFile, sync: true}},
+		{"config save x", fileCommand{origin: commandOrigin(""), action: saveFile, path: "x"}},
+		{"merge --dry-run a", fileCommand{origin: commandOrigin(""), action: mergeFile, path: "a", dryRun: true}},
+		{"save --dialect=3 a", fileCommand{origin: commandOrigin(""), action: saveFile, path: "a", dialect: 3}},
+		{commandText([]string{"load", `a#b {"c"}.conf`}), fileCommand{origin: commandOrigin(""), action: loadFile, path: `a#b {"c"}.conf`}},
+		{"save --dialect 3 -", fileCommand{origin: commandOrigin(""), action: saveFile, path: "-", dialect: 3}},
 	} {
 		t.Run(test.text, func(t *testing.T) {
-			got, ok, err := parseFileCommand(splitOrFail(t, test.text))
-			if err != nil || !ok {
-				t.Fatal(ok, err)
+			got, ok, faults := parseFileCommand(commandOrigin(""), test.text)
+			if faults != nil || !ok {
+				t.Fatal(ok, faults)
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(fileCommand{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(fileCommand{}), protocmp.Transform()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 	for _, text := range []string{
-		"load a b", "load --nosuch a", "load --confirm-within 5 a", "load --confirm-within", "load --dialect 3 a", "merge --dry-run a",
+		"load a b", "load --nosuch a", "load --confirm-within 0 a", "load --confirm-within", "load --dialect 3 a", "merge",
 		"save --dialect 5", "save --dry-run a", `load ""`, "load --dry-run=no a",
 	} {
 		t.Run(text, func(t *testing.T) {
-			if c, ok, err := parseFileCommand(splitOrFail(t, text)); !ok || !errors.Is(err, errUsage) {
-				t.Errorf("%+v, %v, %v", c, ok, err)
+			if c, ok, faults := parseFileCommand(commandOrigin(""), text); !ok || !hasError(faults) {
+				t.Errorf("%+v, %v, %v", c, ok, faults)
 			}
 		})
 	}
-	for _, text := range []string{"", "pool load", "verify", "loads"} {
+	for _, text := range []string{"", "pool load", "loads", "load a\nsave b"} {
 		t.Run("other command "+text, func(t *testing.T) {
-			if c, ok, err := parseFileCommand(splitOrFail(t, text)); ok || err != nil {
-				t.Errorf("%+v, %v, %v", c, ok, err)
+			if c, ok, faults := parseFileCommand(commandOrigin(""), text); ok || faults != nil {
+				t.Errorf("%+v, %v, %v", c, ok, faults)
 			}
 		})
 	}
-}
-
-func splitOrFail(t *testing.T, text string) []string {
-	t.Helper()
-	words, err := splitWords(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return words
 }
 
 // TestWriteFile: a link stays, what is no regular file is written into, a folder is refused.

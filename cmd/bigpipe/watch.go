@@ -147,7 +147,7 @@ func (w *watcher) page(text string) string {
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	for _, line := range lines {
-		b.WriteString(cut(line, width) + "\x1b[K\n")
+		b.WriteString(cut(strings.Map(seen, line), width) + "\x1b[K\n")
 	}
 	return b.String() + "\x1b[J"
 }

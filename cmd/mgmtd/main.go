@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"bigpipe/cmd/internal/classfile"
 	"bigpipe/cmd/internal/daemon"
 	"bigpipe/cmd/internal/host"
 	"bigpipe/cmd/internal/version"
@@ -114,11 +115,13 @@ func (p *program) load(ctx context.Context, s store.Store, server *mgmtd.Server)
 		p.log.Info("the store is not empty, the file is not loaded", "file", p.flags.Load, "revision", n)
 		return nil
 	}
-	text, err := p.read(p.flags.Load)
-	if err != nil {
+	file := mgmtd.File{Name: p.flags.Load}
+	var err error
+	if file.Text, err = p.read(file.Name); err != nil {
 		return err
 	}
-	diagnostics, err := server.Load(ctx, p.flags.Load, text)
+	file.ClassFiles, file.Unreadable = classfile.Read(file.Text)
+	diagnostics, err := server.Load(ctx, file)
 	grammar.Render(p.stderr, diagnostics, false)
 	if err != nil {
 		return &faultyFile{err}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // network is an address and a mask, both in 16 bytes; an IPv4 mask covers the mapped form.
@@ -74,7 +75,7 @@ func (c *compiler) class(cmp *pb.RuleComparison) *pb.Class {
 	name := cmp.GetClass()
 	if c.classes != nil {
 		if class := c.classes(name); class != nil {
-			return class
+			return config.WholeClass(class)
 		}
 	}
 	c.fault("class %q not found", name)

@@ -19,7 +19,7 @@ func Evaluate(base config.View, statements []*grammar.Statement, options Options
 	e := &evaluator{
 		base: config.TreeOf(base), options: options,
 		touched: map[string]*touch{}, nodes: map[string]bool{}, sticky: map[string]bool{},
-		hosts: map[string]string{}, unknown: map[string]bool{}, faulty: map[string]bool{}, ports: maps.Clone(options.PortPersist),
+		hosts: map[string]string{}, unknown: map[string]bool{}, faulty: map[string]bool{}, classFiles: map[string]*pb.ClassContents{}, ports: maps.Clone(options.PortPersist),
 	}
 	if e.ports == nil {
 		e.ports = map[uint32]uint32{}
@@ -28,7 +28,7 @@ func Evaluate(base config.View, statements []*grammar.Statement, options Options
 	if options.Mode == ModeLoad {
 		e.reset()
 	}
-	e.statements = e.resolveAll(statements)
+	e.statements = e.attachAll(e.resolveAll(statements))
 	if options.Mode != ModeCommand {
 		e.noteDuplicates(statements)
 	}
@@ -71,8 +71,10 @@ type evaluator struct {
 	// unknown holds the places of host names that are not known.
 	unknown map[string]bool
 	ports   map[uint32]uint32
-	kept    []Kept
-	ignored []Ignored
+	// classFiles holds the files of classes that were read.
+	classFiles map[string]*pb.ClassContents
+	kept       []Kept
+	ignored    []Ignored
 	// counted is where the statement begins that was counted last.
 	counted *pb.Position
 	summary []string

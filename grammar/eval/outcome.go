@@ -30,6 +30,10 @@ type Options struct {
 	File string
 	// Resolve returns the address of a host name. It is asked once for each name. Nil: no host is known.
 	Resolve func(host string) (netip.Addr, error)
+	// Files are the contents of the files that the statements name, by name: what classes hold. Unreadable says why there are none
+	// for some names.
+	Files      map[string][]byte
+	Unreadable map[string]string
 	// PortPersist holds the volatile persistence timeouts of ports that are in force, in seconds (rule B-19). It is not changed.
 	PortPersist map[uint32]uint32
 }

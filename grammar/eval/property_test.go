@@ -110,6 +110,9 @@ func legacy(t *rapid.T, table *grammar.Table, i int) *pb.Object {
 	case *pb.Class:
 		m.Strings, m.Hosts = list, []string{"10.1.1.1"}
 		m.Networks = []*pb.ClassNetwork{{Address: "10.0.0.0", Netmask: "255.0.0.0"}}
+		if m.GetFile() != "" {
+			m.Contents = &pb.ClassContents{Strings: []string{"of the file"}}
+		}
 	case *pb.Authz:
 		m.Settings = list
 	case *pb.Monitor:
@@ -214,8 +217,12 @@ func TestFormatAndEvaluate(t *testing.T) {
 			if slices.ContainsFunc(faults, isFault) {
 				rt.Fatalf("%s\n%s", text, show(faults))
 			}
+			files := map[string][]byte{}
+			for _, name := range grammar.ClassFiles(text) {
+				files[name] = []byte(`"of the file"`)
+			}
 			for _, mode := range []Mode{ModeLoad, ModeMerge} {
-				out := Evaluate(map[Mode]config.View{ModeLoad: nil, ModeMerge: want}[mode], statements, Options{Mode: mode})
+				out := Evaluate(map[Mode]config.View{ModeLoad: nil, ModeMerge: want}[mode], statements, Options{Mode: mode, Files: files})
 				if out.Exit != 0 {
 					rt.Fatalf("%s\n%s", text, show(out.Diagnostics))
 				}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bigpipe/cmd/bigpipe/internal/client"
+	"bigpipe/cmd/internal/classfile"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -169,6 +170,7 @@ func load(ctx context.Context, o Options, c *client.Client) error {
 		Mode: pb.ExecuteMode_EXECUTE_MODE_LOAD, Origin: &pb.Position{File: o.File, Line: 1, Column: 1},
 		Output: pb.OutputFormat_OUTPUT_FORMAT_TEXT, Actor: "lab",
 	}
+	header.Files, header.UnreadableFiles = classfile.Read(o.Text)
 	result, err := c.Execute(ctx, header, o.Text, o.Stdout, o.Report)
 	if err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"bigpipe/grammar"
 )
 
 // fileCandidates completes the words of load, merge, save and verify load that name a file or are the value of an option; nil
@@ -64,7 +66,7 @@ func Files(partial string) []Candidate {
 		if isDir(filepath.Join(open, name), entry) {
 			c = Candidate{Text: c.Text + "/", Help: "folder"}
 		}
-		if partial != prefix || strings.ContainsAny(c.Text, " \t") {
+		if partial != prefix || grammar.Word(c.Text) != c.Text {
 			c.Text = `"` + c.Text
 			if c.Help == "file" {
 				c.Text += `"`
