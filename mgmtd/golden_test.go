@@ -97,15 +97,11 @@ func goldenAdmin(t *testing.T, archive *txtar.Archive) *admin {
 func (a *admin) golden(command string) string {
 	a.t.Helper()
 	h := &pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_COMMAND, Output: pb.OutputFormat_OUTPUT_FORMAT_TEXT}
-	text := command
-	for rest, found := text, true; found; text = rest {
-		if rest, found = strings.CutPrefix(text, "-n "); found {
-			h.Numeric = true
-		} else if rest, found = strings.CutPrefix(text, "-o json "); found {
-			h.Output = pb.OutputFormat_OUTPUT_FORMAT_JSON
-		} else {
-			break
-		}
+	text, numeric := strings.CutPrefix(command, "-n ")
+	text, isJSON := strings.CutPrefix(text, "-o json ")
+	h.Numeric = numeric
+	if isJSON {
+		h.Output = pb.OutputFormat_OUTPUT_FORMAT_JSON
 	}
 	r := a.execute(h, text)
 	out := r.out
