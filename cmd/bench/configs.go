@@ -141,7 +141,7 @@ stream {
 {{- end}}
 `))
 
-// originConfig is the HTTP member: a tiny answer for / and files of 64 KiB and 1 MiB.
+// originConfig is the HTTP member with large files, and a tiny answer for /.
 var originConfig = template.Must(template.New("origin.conf").Parse(`daemon off;
 {{- if .Root}}
 user root;

@@ -118,7 +118,7 @@ func (n *runner) start(ctx context.Context) error {
 		return err
 	}
 	if n.s.http {
-		n.seen, err = probeHTTP(ctx, n.in.listen)
+		n.seen, err = probeHTTP(ctx, n.in.listen, n.s.path)
 	}
 	return err
 }

@@ -14,8 +14,8 @@ import (
 	"bigpipe/cmd/bench/internal/traffic"
 )
 
-// bodySize is the length of /64k.
-const bodySize = 64 << 10
+// bodySizes are the lengths of the large files, by their paths.
+var bodySizes = map[string]int64{"/64k": 64 << 10, "/1m": 1 << 20}
 
 const probeTimeout = 2 * time.Second
 
@@ -37,7 +37,7 @@ func dial(ctx context.Context, network, address string) error {
 // probe makes one exchange of the scenario's kind through a proxy.
 func probe(ctx context.Context, s scenario, addr netip.AddrPort) error {
 	if s.http {
-		_, err := probeHTTP(ctx, addr)
+		_, err := probeHTTP(ctx, addr, s.path)
 		return err
 	}
 	load, kind := traffic.Exchanges, "exchange"
@@ -56,17 +56,22 @@ type cookies struct {
 	first, second string // NAME=VALUE, "" without
 }
 
-// probeHTTP asks for / twice and for /64k once on one connection and checks the answers.
-func probeHTTP(ctx context.Context, addr netip.AddrPort) (cookies, error) {
+// probeHTTP asks for / twice, and for a large file if path is not "", on one connection and checks the answers.
+func probeHTTP(ctx context.Context, addr netip.AddrPort, path string) (cookies, error) {
 	var seen cookies
 	transport := &http.Transport{MaxConnsPerHost: 1, DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: probeTimeout}
-	for _, step := range []struct {
+	type step struct {
 		path   string
 		size   int64
 		cookie *string
-	}{{"/", 3, &seen.first}, {"/", 3, &seen.second}, {"/64k", bodySize, new(string)}} {
+	}
+	steps := []step{{"/", traffic.AnswerSize, &seen.first}, {"/", traffic.AnswerSize, &seen.second}}
+	if path != "" {
+		steps = append(steps, step{path, bodySizes[path], new(string)})
+	}
+	for _, step := range steps {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr.String()+step.path, nil)
 		if err != nil {
 			return seen, err

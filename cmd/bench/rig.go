@@ -38,7 +38,7 @@ func newRig(o *options, dir string, progress io.Writer) (*rig, error) {
 	if err := os.Mkdir(filepath.Join(dir, "files"), 0o755); err != nil {
 		return nil, err
 	}
-	for name, size := range map[string]int{"64k": bodySize, "1m": 1 << 20} {
+	for name, size := range bodySizes {
 		if err := os.WriteFile(filepath.Join(dir, "files", name), make([]byte, size), 0o644); err != nil {
 			return nil, err
 		}
@@ -83,7 +83,8 @@ func coreNames(cores []int) string {
 	return "cores " + coreList(cores)
 }
 
-// startMembers starts the members of all sides: nginx for HTTP, this program for TCP.
+// startMembers starts the members of all sides: nginx for large files, else this program, which needs less of the load's
+// core.
 func (r *rig) startMembers(ctx context.Context, s scenario, at placement) (*process.Process, error) {
 	dir, err := r.nextDir()
 	if err != nil {
@@ -93,11 +94,11 @@ func (r *rig) startMembers(ctx context.Context, s scenario, at placement) (*proc
 	for i := range r.sides {
 		members = append(members, r.block.members(i, s.port())...)
 	}
-	if !s.http {
+	if s.path == "" {
 		return r.startOrigin(ctx, dir, at.load, members)
 	}
 	if err := missingPrograms([]program{{"nginx", "Debian package nginx"}}); err != nil {
-		return nil, fmt.Errorf("no member for HTTP: %w", err)
+		return nil, fmt.Errorf("no member for large files: %w", err)
 	}
 	config := filepath.Join(dir, "origin.conf")
 	data := site{Threads: len(at.load), Members: members, Dir: dir, Root: os.Geteuid() == 0, Descriptors: r.descriptors}

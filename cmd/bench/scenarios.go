@@ -55,6 +55,7 @@ type scenario struct {
 	udp     bool
 	perReq  bool   // a decision for each request
 	oneShot bool   // one request per connection
+	path    string // of a large file that nginx serves; "": small answers from this program's own member
 	fresh   bool   // a new process for each round
 	most    int    // the most rounds; zero: as many as are asked for
 	single  bool   // at one thread only
@@ -113,7 +114,7 @@ var scenarios = []scenario{
 
 func httpScenario(name, about string, load wrkLoad, goals []goal) scenario {
 	return scenario{
-		name: name, about: about, http: true, oneShot: load.close,
+		name: name, about: about, http: true, oneShot: load.close, path: load.path,
 		metrics: httpMetrics, goals: goals, run: load.run, limit: load.run,
 	}
 }

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Origin answers Exchange and Stream on its addresses, and sends datagrams back.
+// Origin answers Exchange, Stream and GET on its addresses, and sends datagrams back.
 type Origin struct {
 	loops []*originLoop
 }
@@ -54,8 +55,9 @@ func (o *Origin) Close() {
 type originLoop struct {
 	*poller
 	listeners map[int]bool
-	datagrams map[int]bool  // sockets for datagrams
-	open      map[int]state // the accepted connections
+	datagrams map[int]bool   // sockets for datagrams
+	open      map[int]state  // the accepted connections
+	rests     map[int][]byte // by connection: the beginning of a request's head
 	batch     *batch
 	buffer    []byte // what is sent; its contents do not matter
 	scratch   []byte // what was received
@@ -76,7 +78,7 @@ func newOriginLoop(addrs []netip.AddrPort) (*originLoop, error) {
 		return nil, err
 	}
 	l := &originLoop{
-		poller: p, listeners: map[int]bool{}, datagrams: map[int]bool{}, open: map[int]state{}, batch: newBatch(true),
+		poller: p, listeners: map[int]bool{}, datagrams: map[int]bool{}, open: map[int]state{}, rests: map[int][]byte{}, batch: newBatch(true),
 		buffer: make([]byte, streamChunk), scratch: make([]byte, 4096),
 	}
 	for _, a := range addrs {
@@ -158,6 +160,7 @@ func (l *originLoop) accept(listener int) error {
 
 func (l *originLoop) drop(fd int) {
 	delete(l.open, fd)
+	delete(l.rests, fd)
 	closeFD(fd)
 }
 
@@ -171,6 +174,8 @@ func (l *originLoop) serve(fd int) {
 	switch {
 	case again(err):
 		l.await(fd, requested, unix.EPOLLIN)
+	case err == nil && n > 0 && (l.scratch[0] == Get || l.rests[fd] != nil):
+		l.answer(fd, l.scratch[:n])
 	case err != nil || n < MessageSize:
 		l.drop(fd)
 	case l.scratch[0] == Stream:
@@ -180,6 +185,34 @@ func (l *originLoop) serve(fd int) {
 		_, _ = unix.Write(fd, l.buffer[:MessageSize])
 		l.drop(fd)
 	}
+}
+
+// answer answers each GET whose head is complete, and closes where one asks for it.
+func (l *originLoop) answer(fd int, data []byte) {
+	if rest := l.rests[fd]; rest != nil {
+		data = append(rest, data...)
+		delete(l.rests, fd)
+	}
+	for {
+		end := bytes.Index(data, headEnd)
+		if end < 0 {
+			break
+		}
+		answer, closing := keepingAnswer, bytes.Contains(data[:end], closeOption)
+		if closing {
+			answer = closingAnswer
+		}
+		data = data[end+len(headEnd):]
+		// An answer is small enough for an empty socket buffer.
+		if _, err := unix.Write(fd, answer); err != nil || closing {
+			l.drop(fd)
+			return
+		}
+	}
+	if len(data) > 0 {
+		l.rests[fd] = bytes.Clone(data)
+	}
+	l.await(fd, requested, unix.EPOLLIN)
 }
 
 // await watches a connection for what its next state waits for.

@@ -1,6 +1,6 @@
 // Package traffic makes TCP and UDP load and answers it, with so few system calls that one core can fill a proxy on another.
 //
-// A client's first byte says what it wants of the origin: Exchange or Stream.
+// A client's first byte says what it wants of the origin: Exchange, Stream or Get.
 package traffic
 
 import (
@@ -11,13 +11,33 @@ import (
 	"time"
 )
 
-// What a client asks of the origin with the first byte of a message of MessageSize bytes.
+// What a client asks of the origin with its first byte, of a message of MessageSize bytes or of HTTP requests.
 const (
 	// Exchange asks for one message of MessageSize bytes, after which the origin closes. That the origin closes first keeps
 	// the client's and the proxy's ports out of TIME_WAIT, so that thousands of connections a second do not run out of them.
 	Exchange = 'x'
 	// Stream asks for bytes until the client leaves.
 	Stream = 's'
+	// Get is the first byte of HTTP requests: heads alone, each answered with AnswerSize bytes of body whatever it asks for.
+	Get = 'G'
+)
+
+// AnswerSize is the length of the body of an answer to Get, in bytes.
+const AnswerSize = 3
+
+// answerHead has the fields that servers usually send.
+const answerHead = "HTTP/1.1 200 OK\r\nServer: origin\r\nDate: Mon, 30 Nov 2026 12:34:56 GMT\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n"
+
+// The answers to Get.
+var (
+	keepingAnswer = []byte(answerHead + "Connection: keep-alive\r\n\r\nok\n")
+	closingAnswer = []byte(answerHead + "Connection: close\r\n\r\nok\n")
+)
+
+// headEnd ends a request's head; closeOption, without the first letter's case, asks the origin to close.
+var (
+	headEnd     = []byte("\r\n\r\n")
+	closeOption = []byte("onnection: close")
 )
 
 // MessageSize is the length of a request and of an answer to Exchange, in bytes.

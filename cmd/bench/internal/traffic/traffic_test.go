@@ -1,8 +1,10 @@
 package traffic
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -93,6 +95,49 @@ func TestExchangesCountAShortAnswer(t *testing.T) {
 	})
 	if got.Operations != 0 || got.Errors == 0 || !strings.Contains(got.FirstError, "5 of 64 bytes") {
 		t.Errorf("result %+v, error %v: want only errors that name the bytes", got, err)
+	}
+}
+
+// Requests may come in pieces and several at once; one that asks for it ends the connection.
+func TestOriginAnswersGet(t *testing.T) {
+	conn, err := net.Dial("tcp", serveOrigin(t).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(conn)
+	for _, step := range []struct {
+		send string
+		want int // answers
+	}{
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 1},
+		{"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HT", 2},
+		{"TP/1.1\r\nHost: a\r\n\r", 0},
+		{"\nGET /4 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 2},
+	} {
+		if _, err := io.WriteString(conn, step.send); err != nil {
+			t.Fatal(err)
+		}
+		for i := range step.want {
+			answer, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("after %q: %v", step.send, err)
+			}
+			body, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if err != nil || len(body) != AnswerSize || answer.StatusCode != http.StatusOK {
+				t.Errorf("after %q: %s, %q, error %v", step.send, answer.Status, body, err)
+			}
+			if last := strings.HasSuffix(step.send, "close\r\n\r\n") && i == step.want-1; answer.Close != last {
+				t.Errorf("after %q: answer %d says close %v, want %v", step.send, i+1, answer.Close, last)
+			}
+		}
+	}
+	if _, err := answers.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("error %v after a request that closes: want the end", err)
 	}
 }
 
