@@ -95,9 +95,9 @@ func (o *options) quicken(f *flag.FlagSet, threads *string) {
 func (o *options) length(s scenario, threads int) time.Duration {
 	half := (o.duration / 2).Truncate(time.Second)
 	if half == 0 || threads == 1 && s.judgedAt(threads) {
-		return o.duration
+		half = o.duration
 	}
-	return half
+	return max(half, s.least)
 }
 
 func (o *options) setThreads(text string) error {

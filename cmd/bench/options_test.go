@@ -91,6 +91,7 @@ func TestLengthOfARun(t *testing.T) {
 		{5 * time.Second, free, 1, 2 * time.Second},
 		{2 * time.Second, free, 1, time.Second},
 		{time.Second, free, 2, time.Second},
+		{time.Second, scenarioNamed(t, "keepalive-4000"), 1, 3 * time.Second},
 	} {
 		o := options{duration: c.duration}
 		if got := o.length(c.s, c.threads); got != c.want {
@@ -116,7 +117,7 @@ func TestChosen(t *testing.T) {
 	if len(new(options).chosen(1)) != len(scenarios) {
 		t.Error("without a pattern every scenario is chosen")
 	}
-	if n := len(new(options).chosen(2)); n != len(scenarios)-1 {
-		t.Errorf("%d scenarios at two threads: want all but that of memory", n)
+	if n := len(new(options).chosen(2)); n != len(scenarios)-2 {
+		t.Errorf("%d scenarios at two threads: want all but those of memory and of 4,000 connections", n)
 	}
 }
