@@ -85,7 +85,7 @@ var scenarios = []scenario{
 	httpScenario("keepalive-256", "the same with 256 connections", wrkLoad{connections: 256},
 		goals(requestRate, requestCPU, 1.10, 0.80, 1.00)),
 	crowded(httpScenario("keepalive-4000", "the same with 4,000 connections, all busy", wrkLoad{connections: 4000}, nil)),
-	httpScenario("returning-64", "64 keep-alive connections whose requests carry the cookie", wrkLoad{connections: 64, returning: true}, nil),
+	atOneThread(httpScenario("returning-64", "64 keep-alive connections whose requests carry the cookie", wrkLoad{connections: 64, returning: true}, nil)),
 	perRequest(httpScenario("per-request-64", "64 keep-alive connections, a decision and a cookie for each request (ours: oneconnect)",
 		wrkLoad{connections: 64}, nil)),
 	httpScenario("close-64", "one request per connection, 64 at once", wrkLoad{connections: 64, close: true},
@@ -123,7 +123,12 @@ func httpScenario(name, about string, load wrkLoad, goals []goal) scenario {
 
 // crowded is a scenario of so many connections that opening them takes a good part of a short run.
 func crowded(s scenario) scenario {
-	s.single, s.least = true, 3*time.Second
+	s.least = 3 * time.Second
+	return atOneThread(s)
+}
+
+func atOneThread(s scenario) scenario {
+	s.single = true
 	return s
 }
 
