@@ -82,6 +82,12 @@ func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap) 
 	if p.reason = r.choice(vs, &p.settings, v.wanted.settings.Rule); p.reason != "" {
 		return p
 	}
+	if vs.GetTransparent() {
+		if err := forward.Impersonates(); err != nil {
+			p.reason = fmt.Sprintf("transparent needs the capability CAP_NET_ADMIN or CAP_NET_RAW: %v", err)
+			return p
+		}
+	}
 	enabled, _ := config.VirtualEnabled(r.view, vs)
 	p.tcp, p.udp = config.Listening(r.view, vs)
 	if !enabled || !p.tcp && !p.udp {
@@ -109,6 +115,8 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 		Limit:          vs.GetLimit(),
 		SourceLimit:    vs.GetSourceLimit(),
 		Counters:       counters,
+		ProxyProtocol:  vs.GetProxyProtocol() == pb.ProxyProtocol_PROXY_PROTOCOL_V2,
+		Transparent:    vs.GetTransparent(),
 	}
 	s.HTTP, _ = config.IsHTTP(r.view, vs)
 	if vs.BodyMinRate != nil {

@@ -31,6 +31,7 @@ type conn struct {
 	owners  *owners
 	clock   *clock
 	killed  *atomic.Bool          // the flow is to end
+	as      introduction          // of a connection to a member
 	relay   atomic.Pointer[relay] // who is told what happens, instead of those who wait
 
 	reader, writer side

@@ -289,7 +289,7 @@ func (f *flow) connected(m *pool.Member) bool {
 	switch {
 	case f.afresh:
 		return false
-	case f.server.isOpen() && f.target.Dial == m.Dial && f.server.quiet():
+	case f.server.isOpen() && f.target.Dial == m.Dial && f.server.as == f.settings.introduction() && f.server.quiet():
 		return true
 	case f.settings.OneConnect == nil:
 		return false
@@ -313,8 +313,12 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 	}
 	to := newSockaddr(m.Dial)
 	f.wait()
+	f.server.as = f.settings.introduction()
 	err = f.server.connect(&to, fd, timeout)
 	f.waiting.Store(0)
+	if err == nil {
+		err = f.introduce()
+	}
 	if err != nil {
 		f.server.close()
 	}
@@ -332,6 +336,12 @@ func (f *flow) socket(m *pool.Member) (fd int, err error) {
 			break
 		}
 		f.listener.table.spares.drop(nil)
+	}
+	if err == nil && f.settings.Transparent {
+		if err := impersonate(fd, f.peer.Addr()); err != nil {
+			_ = unix.Close(fd)
+			return -1, err
+		}
 	}
 	if err == nil && f.settings.HTTP {
 		// The request follows at once and carries the acknowledgement of the handshake.

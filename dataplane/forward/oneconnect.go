@@ -10,6 +10,9 @@ import (
 func (f *flow) spareKey(m *pool.Member) spareKey {
 	one := f.settings.OneConnect
 	k := spareKey{owner: &f.listener.spares, member: m.Dial, source: one.source(f.source.Addr())}
+	if f.settings.Transparent { // it is the address of one client
+		k.source, k.transparent = f.peer.Addr(), true
+	}
 	if one.Share {
 		k.owner = &f.listener.table.spares.shared
 	}

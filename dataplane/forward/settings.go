@@ -45,6 +45,12 @@ type Settings struct {
 	// TrustedProxies are the networks of those whose X-Forwarded-For is believed: its last value that is none of theirs is
 	// the client's address for persistence, for rules and for the sharing of connections.
 	TrustedProxies []netip.Prefix
+	// ProxyProtocol tells members the client's address in a PROXY protocol header, version 2, before the first byte of each
+	// connection. Such a connection belongs to one client: it excludes OneConnect. UDP has none.
+	ProxyProtocol bool
+	// Transparent makes connections to members, and datagrams, come from the client's address. The process must be allowed to
+	// (Impersonates), the replies must find their way back to this host, and members must have addresses of the client's family.
+	Transparent bool
 	// Limit is the most client connections at a time; zero means no limit.
 	Limit uint32
 	// SourceLimit is the most connections of one client address at a time, or of one /64 network of IPv6; zero means no limit.
@@ -84,6 +90,9 @@ func (s Settings) withDefaults() *Settings {
 	}
 	if s.IdleTimeout <= 0 {
 		s.IdleTimeout = DefaultIdleTimeout
+	}
+	if s.ProxyProtocol {
+		s.OneConnect = nil
 	}
 	if s.Counters == nil {
 		s.Counters = pool.NewCounters()

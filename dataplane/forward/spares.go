@@ -34,6 +34,8 @@ type spareKey struct {
 	owner  *spareOwner
 	member netip.AddrPort // that was dialled
 	source netip.Addr     // the client's address, masked; the zero value where all share
+	// transparent means that the connection comes from the source's address.
+	transparent bool
 }
 
 // spareList holds the spares of one key; who was used last is last, and is taken first.
@@ -181,7 +183,7 @@ func (sh *spareShard) sift(keep func(*spareKey, *spare) bool, gone []*conn) []*c
 func (sp *spare) valid(k *spareKey, now instant) bool {
 	if set := sp.listener.settings.Load(); set != sp.settings {
 		before, one := sp.settings.OneConnect, set.OneConnect
-		if one == nil || one.Share != before.Share || one.SourceMask != before.SourceMask {
+		if one == nil || set.Transparent != sp.settings.Transparent || one.Share != before.Share || one.SourceMask != before.SourceMask {
 			return false
 		}
 		m := set.dialled(sp.target)

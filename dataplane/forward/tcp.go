@@ -225,6 +225,9 @@ func (r *relay) connect(told uint32) (done bool, err error) {
 		case told>>memberShift&(happenedOut|happenedGone) != 0:
 			done, err = f.server.tryConnect(&r.to)
 		}
+		if done && err == nil {
+			err = f.introduce()
+		}
 		if err == nil {
 			break
 		}

@@ -412,6 +412,12 @@ func (f *udpFlow) connect(m *pool.Member) error {
 	if err != nil {
 		return dialError(err)
 	}
+	if f.listener.settings.Load().Transparent {
+		if err := impersonate(fd, f.client().Addr()); err != nil {
+			_ = unix.Close(fd)
+			return err
+		}
+	}
 	to := newSockaddr(m.Dial)
 	if errno := connect(fd, &to); errno != 0 {
 		_ = unix.Close(fd)
