@@ -333,7 +333,7 @@ func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
 // admit makes room for another flow where all places are taken: the one goes that was used longest ago, of the same virtual
 // server or of the one that began the last flow.
 func (w *udpWorker) admit(l *UDPListener) bool {
-	return w.owner.open.Load() < w.owner.limit || w.evict(l, nil)
+	return w.owner.open.Load() < w.owner.limit.Load() || w.evict(l, nil)
 }
 
 // evict ends a flow of a virtual server, or of the one that began the last flow, but not the given one.

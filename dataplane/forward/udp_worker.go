@@ -16,7 +16,7 @@ import (
 // part, whose worker alone receives and sends for them.
 type udpFlows struct {
 	table *Table
-	limit int64        // flows at most
+	limit atomic.Int64 // flows at most
 	open  atomic.Int64 // flows now
 
 	mu      sync.Mutex
@@ -27,7 +27,9 @@ type udpFlows struct {
 }
 
 func newUDPFlows(t *Table) *udpFlows {
-	return &udpFlows{table: t, limit: udpFlowLimit(), draining: map[netip.AddrPort]*UDPListener{}}
+	f := &udpFlows{table: t, draining: map[netip.AddrPort]*UDPListener{}}
+	f.limit.Store(udpFlowLimit())
+	return f
 }
 
 // udpFlowLimit leaves half of the descriptors to everything else.

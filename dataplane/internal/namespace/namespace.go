@@ -3,10 +3,13 @@ package namespace
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -126,4 +129,67 @@ func Addresses(t *testing.T, device string) []string {
 		}
 	}
 	return found
+}
+
+// Host is another network namespace: what Do calls opens its sockets there. It ends with the test.
+type Host struct {
+	calls  chan func()
+	thread int
+}
+
+// NewHost makes a host with one device of a pair that Pair has made, and gives it that device with addresses and a gateway for
+// each family of them. It starts with loopback up.
+func NewHost(t *testing.T, device string, gateways []string, prefixes ...string) *Host {
+	t.Helper()
+	h := &Host{calls: make(chan func())}
+	started := make(chan error)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine, and the namespace with it
+		h.thread = syscall.Gettid()
+		started <- syscall.Unshare(syscall.CLONE_NEWNET)
+		for call := range h.calls {
+			call()
+		}
+	})
+	t.Cleanup(func() {
+		close(h.calls)
+		ended.Wait()
+	})
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetNsPid(link, h.thread); err != nil {
+		t.Fatal(err)
+	}
+	h.Do(func() {
+		setUp(t)
+		if err := netlink.LinkSetUp(link); err != nil {
+			t.Error(err)
+			return
+		}
+		for _, p := range prefixes {
+			Give(t, device, p)
+		}
+		for _, g := range gateways {
+			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(g)}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return h
+}
+
+// Do calls fn at the host, and waits. Goroutines that fn starts are not there.
+func (h *Host) Do(fn func()) {
+	done := make(chan struct{})
+	h.calls <- func() {
+		defer close(done)
+		fn()
+	}
+	<-done
 }
