@@ -27,6 +27,7 @@ type udpFlow struct {
 	in, out  uint64 // bytes that were not counted yet
 
 	newer, older *udpFlow // in the order of use
+	limited      bool     // counted at its source
 	ended        bool
 }
 
@@ -69,6 +70,28 @@ func (f *udpFlow) count() {
 	f.counters.Add(f.traffic, f.in, f.out, 0)
 	f.decision.Count(f.in, f.out, 0)
 	f.in, f.out = 0, 0
+}
+
+// admit counts the flow as open, unless the virtual server or the client has as many as it may, as with connections.
+func (f *udpFlow) admit(set *Settings) bool {
+	client := f.client().Addr()
+	f.limited = set.SourceLimit > 0 && !set.trusts(client)
+	if f.limited && !f.listener.sources.enter(sourceOf(client), set.SourceLimit) {
+		f.limited = false
+		return false
+	}
+	if !f.counters.Open(set.Limit) {
+		f.leave()
+		return false
+	}
+	return true
+}
+
+// leave ends what was counted at the source.
+func (f *udpFlow) leave() {
+	if f.limited {
+		f.listener.sources.leave(sourceOf(f.client().Addr()))
+	}
 }
 
 func (f *udpFlow) describe(now instant) Connection {

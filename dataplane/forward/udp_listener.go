@@ -23,6 +23,7 @@ type UDPListener struct {
 	wanted   netip.AddrPort // what was asked for
 	addr     netip.AddrPort // what is bound
 	settings atomic.Pointer[Settings]
+	sources  *sources // open flows of each client, where they are limited
 
 	// The fields below are guarded by the worker's lock.
 
@@ -83,7 +84,7 @@ func ListenUDPOn(t *Table, file *os.File, s Settings) (*UDPListener, error) {
 }
 
 func newUDPListener(wanted netip.AddrPort, s Settings) *UDPListener {
-	l := &UDPListener{wanted: wanted, fd: -1, paused: true, done: make(chan struct{})}
+	l := &UDPListener{wanted: wanted, fd: -1, sources: &sources{}, paused: true, done: make(chan struct{})}
 	l.Set(s)
 	return l
 }
@@ -149,6 +150,7 @@ func (l *UDPListener) handOver(to *UDPListener) bool {
 	if l.fd < 0 {
 		return false
 	}
+	to.sources = l.sources
 	to.worker, to.addr, to.fd, to.slot, to.flows, to.counted, to.paused = w, l.addr, l.fd, l.slot, l.flows, l.counted, l.paused
 	for f := to.flows.newest; f != nil; f = f.older {
 		f.listener = to
@@ -302,7 +304,7 @@ func (l *UDPListener) forward(f *udpFlow, first, end int) {
 // open begins a flow; nil if there is to be none.
 func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
 	set := l.settings.Load()
-	if l.draining || !set.Counters.Open(set.Limit) {
+	if l.draining {
 		return nil
 	}
 	w := l.worker
@@ -311,6 +313,9 @@ func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
 		counters: set.Counters, traffic: pool.NewShard(),
 	}
 	f.peer.size = size
+	if !f.admit(set) {
+		return nil
+	}
 	if key.contact != [16]byte{} {
 		f.control = sourceControl(key.contact, binary.NativeEndian.Uint32(from.bytes[24:]))
 	}
@@ -320,6 +325,7 @@ func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
 			_ = unix.Close(f.fd)
 		}
 		f.counters.Close()
+		f.leave()
 		return nil
 	}
 	set.Counters.Opened()
@@ -441,6 +447,7 @@ func (f *udpFlow) end() {
 	f.count()
 	f.decision.Release()
 	f.counters.Close()
+	f.leave()
 	if f.fd >= 0 {
 		_ = unix.Close(f.fd)
 	}

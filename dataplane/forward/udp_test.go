@@ -420,6 +420,19 @@ func TestUDPLimits(t *testing.T) {
 		two.nothing()
 		one.ask("x")
 	})
+	t.Run("source", func(t *testing.T) { // edges 5a-26, for flows
+		b := newUDPLab(t, "127.0.0.1:0", Settings{SourceLimit: 1, Pools: []*pool.Pool{compilePool(t, udpPool(threeUDP(t)...), nil)}})
+		one, two := b.dial("127.0.0.21:0"), b.dial("127.0.0.21:0")
+		one.ask("x")
+		two.send("x")
+		two.nothing()
+		b.dial("127.0.0.22:0").ask("x")
+		set := b.set
+		set.IdleTimeout = time.Millisecond
+		b.l.Set(set)
+		eventually(t, "the flows end", func() bool { return b.table.Len() == 0 })
+		two.ask("x")
+	})
 	t.Run("process", func(t *testing.T) { // the flow goes that was used longest ago
 		b := udpLabOf(t, newUDPOrigin(t, "s", "127.0.0.11:0", nil))
 		b.table.udp.limit.Store(2)
