@@ -179,7 +179,9 @@ func (c *completer) attributes(t *Table, words []string) bool {
 		inside := false
 		for _, s := range t.byFirst[tail[0]] {
 			switch {
-			case len(s.words) == back && slices.Equal(s.words, tail) && s.row.Value != ValueNone && s.row.Value != ValueFlag:
+			case len(s.words) == back && slices.Equal(s.words, tail) && s.row.Value == ValueFlag:
+				c.values(s.row) // which may be left out
+			case len(s.words) == back && slices.Equal(s.words, tail) && s.row.Value != ValueNone:
 				c.values(s.row)
 				return true
 			case len(s.words) > back && slices.Equal(s.words[:back], tail):
@@ -252,7 +254,7 @@ func (c *completer) form(row *Command, form, words []string) {
 			c.filter(row, words[len(form):])
 			return
 		case form[i] == "ATTRIBUTES":
-			if table := c.tableFor(words); table != nil {
+			if table := c.tableFor(words); table != nil && (table.bare != nil || table.begins(words[i:]) || words[i] == "define") {
 				c.attributes(table, words[i:])
 			}
 			return
@@ -272,6 +274,17 @@ func (c *completer) form(row *Command, form, words []string) {
 		return
 	}
 	c.placeholder(next, row)
+}
+
+// begins tells whether words begin with an attribute, or are the beginning of one. The forms of commands that are no attributes do not.
+func (t *Table) begins(words []string) bool {
+	return slices.ContainsFunc(t.byFirst[words[0]], func(s spelling) bool {
+		n := min(len(words), len(s.words))
+		if len(words) > n && s.row.Value == ValueSwitch && !slices.Contains(s.row.switchWords(), words[n]) {
+			return false
+		}
+		return slices.Equal(words[:n], s.words[:n])
+	})
 }
 
 // tableFor is the attribute table of a statement without braces.
@@ -305,7 +318,7 @@ func (c *completer) placeholder(element string, row *Command) {
 			if strings.Contains(element, "=") {
 				text += "="
 			}
-			c.add(text, "")
+			c.add(text, sysctlHelp(name))
 		}
 	case strings.ToUpper(element) != element || !strings.ContainsAny(element, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
 		for _, word := range strings.Split(element, "|") {
@@ -314,6 +327,14 @@ func (c *completer) placeholder(element string, row *Command) {
 			}
 		}
 	}
+}
+
+// sysctlHelp is the help on a variable.
+func sysctlHelp(name string) string {
+	if field := Sysctls[name]; field != "" {
+		return Globals.Find(field).Help
+	}
+	return "a variable of the old unit [kept, not in effect]"
 }
 
 // filter adds the pairs that are not given yet, or the values of the word that stands last.

@@ -116,22 +116,26 @@ func blockHints(keyword string, words []string) []Candidate {
 	return list
 }
 
-// valueHints describes the value of the attribute that words end with.
+// valueHints describes the value of the attribute that words end with: of several that with the longest name.
 func valueHints(table *grammar.Table, words []string) []Candidate {
+	var found *grammar.Attribute
+	longest := 0
 	for _, a := range table.Rows {
 		for _, spelling := range append([][]string{a.Words}, a.Aliases...) {
 			n := len(words) - len(spelling)
-			if n < 0 || !slices.Equal(words[n:], spelling) {
-				continue
+			if n >= 0 && len(spelling) > longest && slices.Equal(words[n:], spelling) {
+				found, longest = a, len(spelling)
 			}
-			var list []Candidate
-			for _, usage := range usages(a) {
-				list = append(list, Candidate{usage, a.Help})
-			}
-			return list
 		}
 	}
-	return nil
+	if found == nil {
+		return nil
+	}
+	var list []Candidate
+	for _, usage := range usages(found) {
+		list = append(list, Candidate{usage, found.Help})
+	}
+	return list
 }
 
 // usages are the forms of an attribute's value that are not words.
