@@ -28,6 +28,9 @@ func (c *Command) Usage() string {
 	return b.String()
 }
 
+// Forms are the words of the form, with each optional part left out and taken.
+func (c *Command) Forms() [][]string { return expand(strings.Fields(c.Form)) }
+
 // placeholders maps the words in capitals to the kind of object whose names they stand for.
 var placeholders = map[string]Kind{
 	"POOL": KindPool, "RULE": KindRule, "VIRTUAL": KindVirtual, "NODE": KindNode, "SERVICE": KindService,

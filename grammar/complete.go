@@ -30,8 +30,29 @@ func Complete(line string, cursor int, names func(kind Kind) []string) (candidat
 	}
 	c := &completer{source: s, names: names, partial: partial, added: make(map[Kind]bool)}
 	c.run()
-	slices.SortStableFunc(c.found, func(a, b Candidate) int { return strings.Compare(a.Text, b.Text) })
-	return slices.CompactFunc(c.found, func(a, b Candidate) bool { return a.Text == b.Text }), start
+	return slices.CompactFunc(c.inOrder(), func(a, b Candidate) bool { return a.Text == b.Text }), start
+}
+
+// inOrder are the candidates in the order of their texts, words before names. Names, which may be many, come in order mostly.
+func (c *completer) inOrder() []Candidate {
+	compare := func(a, b Candidate) int { return strings.Compare(a.Text, b.Text) }
+	slices.SortStableFunc(c.found, compare)
+	if len(c.named) == 0 {
+		return c.found
+	}
+	if !slices.IsSortedFunc(c.named, compare) {
+		slices.SortStableFunc(c.named, compare)
+	}
+	all := make([]Candidate, 0, len(c.found)+len(c.named))
+	i := 0
+	for _, name := range c.named {
+		for i < len(c.found) && c.found[i].Text <= name.Text {
+			all = append(all, c.found[i])
+			i++
+		}
+		all = append(all, name)
+	}
+	return append(all, c.found[i:]...)
 }
 
 // completer gathers what can follow the tokens of a text.
@@ -41,6 +62,8 @@ type completer struct {
 	// partial is how a candidate begins.
 	partial string
 	found   []Candidate
+	// named are the candidates that are names of objects.
+	named []Candidate
 	// added holds the kinds whose names were added.
 	added map[Kind]bool
 }
@@ -161,8 +184,12 @@ func (c *completer) objects(kind Kind) {
 		return
 	}
 	c.added[kind] = true
-	for _, name := range c.names(kind) {
-		c.add(name, "")
+	names := c.names(kind)
+	c.named = slices.Grow(c.named, len(names))
+	for _, name := range names {
+		if name != "" && strings.HasPrefix(name, c.partial) {
+			c.named = append(c.named, Candidate{Text: name})
+		}
 	}
 	if kind == KindMonitor {
 		for _, name := range pb.MonitorTemplateNames() {
@@ -228,7 +255,7 @@ func (c *completer) values(a *Attribute) {
 // forms completes after the words of a command by the forms of the command table.
 func (c *completer) forms(words []string) {
 	for _, row := range commandsOf(words[0]) {
-		for _, form := range expand(strings.Fields(row.Form)) {
+		for _, form := range row.Forms() {
 			c.form(row, form, words)
 		}
 	}
@@ -280,7 +307,7 @@ func (c *completer) form(row *Command, form, words []string) {
 func (t *Table) begins(words []string) bool {
 	return slices.ContainsFunc(t.byFirst[words[0]], func(s spelling) bool {
 		n := min(len(words), len(s.words))
-		if len(words) > n && s.row.Value == ValueSwitch && !slices.Contains(s.row.switchWords(), words[n]) {
+		if len(words) > n && (s.row.Value == ValueSwitch || s.row.Value == ValueWord) && !slices.Contains(s.row.ValueWords(), words[n]) {
 			return false
 		}
 		return slices.Equal(words[:n], s.words[:n])
@@ -320,7 +347,7 @@ func (c *completer) placeholder(element string, row *Command) {
 			}
 			c.add(text, sysctlHelp(name))
 		}
-	case strings.ToUpper(element) != element || !strings.ContainsAny(element, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
+	case !IsPlaceholder(element):
 		for _, word := range strings.Split(element, "|") {
 			if word != "..." {
 				c.add(word, row.Help)
@@ -360,10 +387,12 @@ func fits(element, word string) bool {
 	if _, is := placeholders[element]; is {
 		return word != "show" && word != "persist" && word != "stats"
 	}
-	if strings.ToUpper(element) == element && strings.ContainsAny(element, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		return true
-	}
-	return slices.Contains(strings.Split(element, "|"), word)
+	return IsPlaceholder(element) || slices.Contains(strings.Split(element, "|"), word)
+}
+
+// IsPlaceholder tells what stands for something, in capitals, from words that are typed as they are.
+func IsPlaceholder(element string) bool {
+	return strings.ToUpper(element) == element && strings.ContainsAny(element, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 }
 
 // expand returns a form with each optional part left out and taken.

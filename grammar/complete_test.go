@@ -153,6 +153,9 @@ func TestHelp(t *testing.T) {
 		"vip":                    {"vip VIRTUAL persist SECONDS", "use pool"},
 		"pool cookie_expiration": {"DAYSd [HH:MM:SS]"},
 		"pool lb_mode":           {"also read: lb_method", "least_conn_member"},
+		"pool web lb_mode":       {"lb_mode round_robin|", "pool POOL lb_mode show"},
+		"pool add":               {"add members"},
+		"vip persist":            {"vip VIRTUAL persist SECONDS", "mirror persist"},
 		"pool ratio":             {"weight in mode ratio_member"},
 		"interface":              {"interface INTERFACE ATTRIBUTES", "failsafe arm|disarm", "kept, not in effect"},
 		"interface adminport":    {"adminport open|lockdown"},
@@ -168,6 +171,9 @@ func TestHelp(t *testing.T) {
 				t.Errorf("help %s: no %q in\n%s", words, w, got)
 			}
 		}
+		if lines := strings.Count(got, "\n"); strings.Contains(words, " ") && lines > 24 {
+			t.Errorf("help %s: %d lines", words, lines)
+		}
 	}
 }
 
@@ -182,6 +188,9 @@ func BenchmarkComplete(b *testing.B) {
 			address := fmt.Sprintf("10.%d.%d.%d", i>>8, i&255, m+1)
 			known[KindNode] = append(known[KindNode], address, address+":8080")
 		}
+	}
+	for _, names := range known {
+		slices.Sort(names)
 	}
 	for _, line := range []string{"", "pool ", "pool pool_77", "vip ", "vip 172.16.0.1:80 use pool ", "node ", "pool pool_1 { persist_", "node 10.1.1.1:80 monitor use "} {
 		b.Run(strings.ReplaceAll(line, " ", "_"), func(b *testing.B) {

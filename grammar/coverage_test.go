@@ -206,7 +206,7 @@ func writtenWords(table *Table, a *Attribute, dialect int) string {
 // mistake: only forms that define or change something carry an object.
 func TestCommandCoverage(t *testing.T) {
 	for _, c := range Commands {
-		for _, form := range expand(strings.Fields(c.Form)) {
+		for _, form := range c.Forms() {
 			for _, text := range samples(form, c) {
 				statements, ds := ParseCommand(&pb.Position{}, []byte(text))
 				if len(ds) > 0 || len(statements) == 0 || statements[0].Faulty || statements[0].Action == ActionKeep {

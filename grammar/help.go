@@ -20,15 +20,15 @@ func Help(words []string) (text string, found bool) {
 		}
 		return text, false
 	}
-	if table := tableOfWord(words[0]); table != nil && len(words) > 1 {
-		if a := table.named(words[1:]); a != nil {
-			return a.describe(table), true
-		}
-		if a := Members.named(words[1:]); a != nil && table == Pools {
-			return a.describe(Members), true
-		}
+	var b strings.Builder
+	if a, table := attributeIn(words); a != nil {
+		b.WriteString(a.describe(table))
 	}
-	return helpStatement(words[0], word), true
+	helpCommands(&b, words[0], commandsWith(words))
+	if b.Len() == 0 {
+		return helpStatement(words[0], word), true
+	}
+	return b.String(), true
 }
 
 func helpAll() string {
@@ -49,16 +49,7 @@ func helpStatement(name string, word *statementWord) string {
 		b.WriteString("\nThe statement is read, kept whole and written back; it is not in effect.\n")
 		return b.String()
 	}
-	for _, c := range commandsOf(name) {
-		usage := c.Usage()
-		if name == "vip" {
-			usage = "vip" + strings.TrimPrefix(usage, "virtual")
-		}
-		fmt.Fprintf(&b, "\n  %s\n      %s (%s)\n", usage, c.Help, c.Release)
-		if c.Example != "" {
-			fmt.Fprintf(&b, "      example: %s\n", c.Example)
-		}
-	}
+	helpCommands(&b, name, commandsOf(name))
 	if table := tableOfWord(name); table != nil {
 		b.WriteString("\nAttributes:\n")
 		table.list(&b)
@@ -68,6 +59,60 @@ func helpStatement(name string, word *statementWord) string {
 		}
 	}
 	return b.String()
+}
+
+// attributeIn finds the attribute that words name behind a statement word, or behind the name of an object: pool lb_mode, pool web
+// lb_mode.
+func attributeIn(words []string) (*Attribute, *Table) {
+	table := tableOfWord(words[0])
+	for n := 1; table != nil && n <= 2 && n < len(words); n++ {
+		if a := table.named(words[n:]); a != nil {
+			return a, table
+		}
+		if a := Members.named(words[n:]); a != nil && table == Pools {
+			return a, Members
+		}
+	}
+	return nil, nil
+}
+
+// helpCommands writes forms of a command.
+func helpCommands(b *strings.Builder, name string, rows []*Command) {
+	for _, c := range rows {
+		usage := c.Usage()
+		if name == "vip" {
+			usage = "vip" + strings.TrimPrefix(usage, "virtual")
+		}
+		fmt.Fprintf(b, "\n  %s\n      %s (%s)\n", usage, c.Help, c.Release)
+		if c.Example != "" {
+			fmt.Fprintf(b, "      example: %s\n", c.Example)
+		}
+	}
+}
+
+// commandsWith returns the forms of a command that have all of its further words, in their order: pool add, pool web persist. Nil
+// where one of the words is in none of the forms itself, but may be the name of something.
+func commandsWith(words []string) []*Command {
+	var rows []*Command
+	for _, c := range commandsOf(words[0]) {
+		elements := append(strings.Fields(c.Form), c.Filter...)[1:]
+		rest := words[1:]
+		named := 0
+		for _, element := range elements {
+			element, _, _ = strings.Cut(strings.Trim(element, "[]"), " ")
+			switch {
+			case len(rest) == 0:
+			case slices.Contains(strings.Split(element, "|"), rest[0]):
+				rest, named = rest[1:], named+1
+			case element != "ATTRIBUTES" && IsPlaceholder(element) && len(rest) > 1:
+				rest = rest[1:]
+			}
+		}
+		if len(rest) == 0 && named > 0 {
+			rows = append(rows, c)
+		}
+	}
+	return rows
 }
 
 // list writes a line for each attribute.

@@ -10,6 +10,7 @@ import (
 // Continuations returns a line of help for each way to go on at the end of text: what Complete offers, values that have no
 // words, in capitals, and the end of the command where it may end.
 func (l *Language) Continuations(text string) []Candidate {
+	l = l.askingOnce()
 	candidates, start := l.Complete(text)
 	list := candidates
 	if tokens, _ := scan(text); len(tokens) > 0 {
@@ -59,7 +60,7 @@ func hints(words []string) []Candidate {
 	}
 	var list []Candidate
 	for _, command := range grammar.Commands {
-		for _, form := range forms(strings.Fields(command.Form)) {
+		for _, form := range command.Forms() {
 			if form[0] == keyword {
 				list = append(list, formHints(command, form, words)...)
 			}
@@ -71,8 +72,8 @@ func hints(words []string) []Candidate {
 // isLiteral tells whether a word is one that a form of a command has at a place.
 func isLiteral(keyword, word string, place int) bool {
 	for _, command := range grammar.Commands {
-		for _, form := range forms(strings.Fields(command.Form)) {
-			if form[0] == keyword && place < len(form) && !isPlaceholder(form[place]) &&
+		for _, form := range command.Forms() {
+			if form[0] == keyword && place < len(form) && !grammar.IsPlaceholder(form[place]) &&
 				slices.Contains(strings.Split(form[place], "|"), word) {
 				return true
 			}
@@ -146,7 +147,7 @@ func usages(a *grammar.Attribute) []string {
 	}
 	var list []string
 	for _, part := range strings.Split(usage, "|") {
-		if isPlaceholder(part) {
+		if grammar.IsPlaceholder(part) {
 			list = append(list, part)
 		}
 	}
@@ -165,13 +166,13 @@ func formHints(command *grammar.Command, form, words []string) []Candidate {
 				return nil
 			}
 			return valueHints(table, words[i:])
-		case isPlaceholder(form[i]) && isLiteral(form[0], words[i], i):
+		case grammar.IsPlaceholder(form[i]) && isLiteral(form[0], words[i], i):
 			return nil
-		case !isPlaceholder(form[i]) && !slices.Contains(strings.Split(form[i], "|"), words[i]):
+		case !grammar.IsPlaceholder(form[i]) && !slices.Contains(strings.Split(form[i], "|"), words[i]):
 			return nil
 		}
 	}
-	if len(form) <= len(words) || !isPlaceholder(form[len(words)]) || form[len(words)] == "ATTRIBUTES" {
+	if len(form) <= len(words) || !grammar.IsPlaceholder(form[len(words)]) || form[len(words)] == "ATTRIBUTES" {
 		return nil
 	}
 	return []Candidate{{form[len(words)], command.Help}}
@@ -188,27 +189,4 @@ func filterHints(command *grammar.Command, words []string) []Candidate {
 		}
 	}
 	return nil
-}
-
-// isPlaceholder tells what stands for something, in capitals, from words that are typed as they are.
-func isPlaceholder(element string) bool {
-	return strings.ToUpper(element) == element && strings.ContainsAny(element, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-}
-
-// forms returns a form with each optional part left out and taken.
-func forms(form []string) [][]string {
-	for i, element := range form {
-		if !strings.HasPrefix(element, "[") {
-			continue
-		}
-		end := i
-		for end < len(form)-1 && !strings.HasSuffix(form[end], "]") {
-			end++
-		}
-		with := slices.Clone(form)
-		with[i] = strings.TrimPrefix(with[i], "[")
-		with[end] = strings.TrimSuffix(with[end], "]")
-		return append(forms(with), forms(slices.Concat(form[:i], form[end+1:]))...)
-	}
-	return [][]string{form}
 }

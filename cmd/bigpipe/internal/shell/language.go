@@ -18,7 +18,7 @@ type Candidate struct {
 // Language is what can be typed: the commands of the grammar, those of the program itself, names of objects and of files.
 type Language struct {
 	// Names returns the names of the objects of a kind that begin with prefix, in order; it may return others too. Nil knows
-	// none. It is called for each completion.
+	// none. It is called once for each kind and completion.
 	Names func(kind grammar.Kind, prefix string) []string
 	// Commands are the program's own commands. One that has a Rest is followed by a command of the grammar.
 	Commands []Command
@@ -36,6 +36,7 @@ type Command struct {
 // Complete returns what can stand at the end of text, and the place in text, in bytes, that a candidate replaces from.
 // Abbreviated words before it are understood.
 func (l *Language) Complete(text string) (candidates []Candidate, start int) {
+	l = l.askingOnce()
 	if strings.HasSuffix(strings.TrimRight(text, " \t"), "\n") || strings.TrimSpace(text) == "" {
 		return l.grammar(text, len(text), "")
 	}
@@ -75,6 +76,29 @@ func (l *Language) Complete(text string) (candidates []Candidate, start int) {
 		lists = append(lists, found, fileCandidates(words, partial), l.members(words, partial))
 	}
 	return merge(lists...), start
+}
+
+// askingOnce is the language with names that are asked for once for each kind and prefix.
+func (l *Language) askingOnce() *Language {
+	if l.Names == nil {
+		return l
+	}
+	type question struct {
+		kind   grammar.Kind
+		prefix string
+	}
+	known := map[question][]string{}
+	once := *l
+	once.Names = func(kind grammar.Kind, prefix string) []string {
+		q := question{kind, prefix}
+		names, asked := known[q]
+		if !asked {
+			names = l.Names(kind, prefix)
+			known[q] = names
+		}
+		return names
+	}
+	return &once
 }
 
 // members completes the address of a member in a pool.

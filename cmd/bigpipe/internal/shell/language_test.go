@@ -183,33 +183,6 @@ func TestContinuations(t *testing.T) {
 	}
 }
 
-// TestContinuations_everywhere asks at the end of each form of the command table: somebody who types it finds help on the way.
-func TestContinuations_everywhere(t *testing.T) {
-	language := testLanguage()
-	examples := map[string]string{
-		"POOL": "web", "VIRTUAL": "10.0.0.1:80", "NODE": "10.1.1.1", "ADDRESS": "10.1.1.1", "NUMBER": "1", "SECONDS": "60",
-		"VADDRESS": "10.0.0.1", "SERVICE": "80", "REVISION": "3", "FILE": "x.conf", "MODE": "ratio", "MASK": "none", "DURATION": "5m",
-	}
-	for _, command := range grammar.Commands {
-		for _, form := range forms(strings.Fields(command.Form)) {
-			typed := form[0]
-			for _, element := range form[1:] {
-				if element == "}" || element == "BODY" || element == "ATTRIBUTES" {
-					break
-				}
-				if len(language.Continuations(typed+" ")) == 0 {
-					t.Errorf("%s: nothing is said after %q", command.Form, typed)
-				}
-				word, _, _ := strings.Cut(element, "|")
-				if example, ok := examples[word]; ok {
-					word = example
-				}
-				typed += " " + word
-			}
-		}
-	}
-}
-
 func TestIncomplete(t *testing.T) {
 	for text, want := range map[string]bool{
 		"pool web {": true, "pool web { member 10.1.1.1:80 }": false, "pool web show": false, "pool web \\": true,

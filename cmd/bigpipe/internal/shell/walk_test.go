@@ -111,7 +111,7 @@ var samples = map[string]string{
 func TestWalkCommands(t *testing.T) {
 	w := newWalker(t)
 	for _, c := range grammar.Commands {
-		for _, form := range forms(strings.Fields(c.Form)) {
+		for _, form := range c.Forms() {
 			text := w.form(form)
 			for _, pair := range c.Filter {
 				word, value, _ := strings.Cut(pair, " ")
@@ -135,7 +135,7 @@ func (w *walker) form(form []string) string {
 		case strings.HasPrefix(element, "bigip."):
 			w.word(text, samples[element][:len("bigip.persist_on_any_vip")]+strings.Repeat("=", strings.Count(element, "=")))
 			text += samples[element] + " "
-		case isPlaceholder(element):
+		case grammar.IsPlaceholder(element):
 			if samples[element] == "" {
 				w.Errorf("no sample of %s", element)
 			}
@@ -161,7 +161,6 @@ func TestNotOffered(t *testing.T) {
 		"vip 10.0.0.1:80 persist ":            "[mask]",
 		"vip 10.0.0.1:80 sticky ":             "[clear disable enable mask]",
 		"vip 10.0.0.1:80 persist mask ":       "[none]",
-		"virtual 10.0.0.1:80 mirror persist ": "[disable enable]",
 		"virtual 10.0.0.1:80 persist 30 ":     "[]",
 		"pool web persist dump node ":         "[10.1.1.1]",
 		"node 10.1.1.1 monitor ":              "[delete show use]",
@@ -173,6 +172,20 @@ func TestNotOffered(t *testing.T) {
 		}
 		if got := fmt.Sprint(words); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestNamesOnce: however many forms and readings a text has, names are asked for once for each kind.
+func TestNamesOnce(t *testing.T) {
+	for _, text := range []string{"pool ", "p ", "vip ", "node 10.1.1.1 ", "pool web persist dump node ", "virtual 10.0.0.1:80 use pool ", "persist dump virtual ", "pool web { member "} {
+		asked := map[grammar.Kind]int{}
+		l := &Language{Names: func(kind grammar.Kind, _ string) []string { asked[kind]++; return []string{"10.0.0.1:80"} }}
+		l.Continuations(text)
+		for kind, n := range asked {
+			if n > 1 {
+				t.Errorf("%q: names of kind %s asked for %d times", text, kind, n)
+			}
 		}
 	}
 }
