@@ -27,7 +27,7 @@ var (
 		}),
 		rapid.SampledFrom([]string{"2001:db8::1", "::1", "host.example", "n1"}),
 	)
-	genMask = rapid.Custom(func(t *rapid.T) string { return maskOf(rapid.IntRange(0, 32).Draw(t, "bits")) })
+	genMask = rapid.Custom(func(t *rapid.T) string { return pb.MaskText(rapid.IntRange(0, 32).Draw(t, "bits")) })
 )
 
 func genEndpoint(t *rapid.T) string {

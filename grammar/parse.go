@@ -402,7 +402,7 @@ func (b *building) suggest(words, others []string) string {
 		}
 		text := strings.Join(words[:n], " ")
 		if near := nearest(text, sortedKeys(begins)); near != "" {
-			if d := editDistance(text, near, utf8.RuneCountInString(near)); best == "" || d <= least {
+			if d := pb.EditDistance(text, near, utf8.RuneCountInString(near)); best == "" || d <= least {
 				best, least = begins[near], d
 			}
 		}

@@ -66,7 +66,7 @@ func TestSuggest(t *testing.T) {
 		got := suggestionFor(text)
 		near := got != "" && strings.HasPrefix(want, got+" ")
 		for n := 1; n <= 4; n++ {
-			near = near || editDistance(typed, firstWords(got, n), 9) == 1
+			near = near || pb.EditDistance(typed, firstWords(got, n), 9) == 1
 		}
 		if got != want && !near {
 			t.Errorf("%s: %q is taken for %q, want %q", text, typed, got, want)

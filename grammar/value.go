@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -124,27 +125,16 @@ func parseMask(text string) (mask string, none bool, fault, suggestion string) {
 		return "", true, "", ""
 	}
 	if bits, err := strconv.Atoi(strings.TrimPrefix(text, "/")); err == nil && strings.HasPrefix(text, "/") && bits >= 0 && bits <= 32 {
-		return "", false, fmt.Sprintf("%q is not a mask: masks are written in dots", text), maskOf(bits)
+		return "", false, fmt.Sprintf("%q is not a mask: masks are written in dots", text), pb.MaskText(bits)
 	}
-	a, err := netip.ParseAddr(text)
-	if err != nil || !a.Is4() {
+	bits, err := pb.MaskBits(text)
+	switch {
+	case errors.Is(err, pb.ErrMaskHole):
+		return "", false, fmt.Sprintf("the mask %s is not contiguous", text), ""
+	case err != nil:
 		return "", false, fmt.Sprintf("%q is neither a dotted mask nor none", text), ""
 	}
-	b := a.As4()
-	value := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-	if inverse := ^value; inverse&(inverse+1) != 0 {
-		return "", false, fmt.Sprintf("the mask %s is not contiguous", text), ""
-	}
-	return a.String(), false, "", ""
-}
-
-// maskOf returns the dotted mask of a prefix length.
-func maskOf(bits int) string {
-	v := ^uint32(0)
-	if bits < 32 {
-		v = ^(v >> bits)
-	}
-	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}).String()
+	return pb.MaskText(bits), false, "", ""
 }
 
 // parseNetwork returns a network or an address in canonical text; false where it is neither.

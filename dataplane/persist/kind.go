@@ -1,14 +1,11 @@
 package persist
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
-// Kind says what a record's key is made of. The zero Kind is none; in a Filter it means any.
+// Kind says what a record's key is made of. The zero Kind is none.
 type Kind uint8
 
-// The kinds of keys. Each prints and parses its bigip.conf word; ticket is the second key of ssl persistence.
+// The kinds of keys. Each prints its bigip.conf word; ticket is the second key of ssl persistence.
 const (
 	Simple Kind = iota + 1 // client address and mask
 	Sticky                 // destination address and mask
@@ -28,16 +25,6 @@ func (k Kind) String() string {
 		return kindWords[k]
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
-}
-
-// ParseKind is the reverse of String. It refuses "none" and every other word.
-func ParseKind(word string) (Kind, error) {
-	for k := Simple; int(k) < len(kindWords); k++ {
-		if kindWords[k] == word {
-			return k, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown persistence kind %q: use one of %s", word, strings.Join(kindWords[1:], ", "))
 }
 
 // addressed says whether keys of the kind are masked addresses (else they are IDs).
@@ -61,15 +48,4 @@ func (t Timer) String() string {
 		return "timeout"
 	}
 	return fmt.Sprintf("timer(%d)", uint8(t))
-}
-
-// ParseTimer is the reverse of String.
-func ParseTimer(word string) (Timer, error) {
-	switch word {
-	case "limit":
-		return Idle, nil
-	case "timeout":
-		return Fixed, nil
-	}
-	return 0, fmt.Errorf("unknown persist timer %q: use limit or timeout", word)
 }

@@ -38,15 +38,11 @@ type Record struct {
 
 // Filter chooses records; a zero field chooses all.
 type Filter struct {
-	Client netip.Prefix // address keys that have an address in common with it
-	ID     []byte       // ID keys with exactly these bytes (the SHA-256 of an ID over 32 bytes)
-	// Virtual chooses records of that virtual server alone and those shared on its address; port 0 is any port. What
-	// all virtual servers share is chosen by none.
-	Virtual netip.AddrPort
-	Node    netip.AddrPort // port 0 is any port
-	Pool    PoolID         // bound through this pool
-	Kind    Kind
-	Older   time.Duration // bound at least this long ago
+	Client netip.Prefix   // address keys that have an address in common with it
+	ID     []byte         // ID keys with exactly these bytes (the SHA-256 of an ID over 32 bytes)
+	Node   netip.AddrPort // port 0 is any port
+	Pool   PoolID         // bound through this pool
+	Older  time.Duration  // bound at least this long ago
 }
 
 // SetClient reads the text of a key: an address, a network (10.1.2.0/24), or an ID in hex, as Key.String prints them.
@@ -71,20 +67,11 @@ func (f *Filter) SetClient(text string) error {
 
 // Match says whether the filter chooses the record.
 func (f *Filter) Match(r *Record) bool {
-	return (f.Kind == 0 || f.Kind == r.Key.space.kind) &&
-		(f.Pool == 0 || f.Pool == r.Pool) &&
+	return (f.Pool == 0 || f.Pool == r.Pool) &&
 		r.Age >= f.Older &&
 		(!f.Node.IsValid() || sameNode(f.Node, r.Node)) &&
-		(!f.Virtual.IsValid() || f.matchVirtual(&r.Key.space.scope)) &&
 		(!f.Client.IsValid() || f.Client.Overlaps(r.Key.Prefix())) &&
 		(f.ID == nil || !r.Key.space.kind.addressed() && bytes.Equal(f.ID, r.Key.bytes()))
-}
-
-func (f *Filter) matchVirtual(s *Scope) bool {
-	if s.Addr != f.Virtual.Addr().Unmap().WithZone("") {
-		return false
-	}
-	return s.Shared() || f.Virtual.Port() == 0 || f.Virtual.Port() == s.Port
 }
 
 func sameNode(want, got netip.AddrPort) bool {

@@ -34,11 +34,7 @@ func TestFilters(t *testing.T) {
 		{"id", Filter{ID: []byte{1, 2, 3}}, []int{3}},
 		{"node", Filter{Node: n1}, []int{0, 1}},
 		{"node_any_port", Filter{Node: netip.AddrPortFrom(n1.Addr(), 0)}, []int{0, 1, 3}},
-		{"virtual", Filter{Virtual: v1}, []int{0, 1}},
-		{"virtual_other_port", Filter{Virtual: netip.AddrPortFrom(v1.Addr(), 9)}, []int{1}},
-		{"virtual_any_port", Filter{Virtual: netip.AddrPortFrom(v2.Addr(), 0)}, []int{3}},
 		{"pool", Filter{Pool: sslPool}, []int{1, 3}},
-		{"kind", Filter{Kind: Sticky}, []int{2}},
 		{"older", Filter{Older: 5 * time.Second}, []int{0, 1}},
 		{"two", Filter{Older: 5 * time.Second, Pool: webPool}, []int{0}},
 		{"none", Filter{Older: time.Hour}, nil},
@@ -54,7 +50,7 @@ func TestFilters(t *testing.T) {
 		})
 	}
 	for r := range table.List(Filter{}) { // stops early
-		if n := table.Clear(Filter{Pool: r.Pool, Kind: r.Key.Kind()}, nil); n != 1 {
+		if n := table.Clear(Filter{Pool: r.Pool, ID: r.Key.ID(), Client: r.Key.Prefix()}, nil); n != 1 {
 			t.Errorf("cleared %d while listing", n)
 		}
 		break

@@ -342,38 +342,10 @@ func Nearest(v View, kind, name string) string {
 	best, least := "", min(3, len(name)/3+1)+1
 	v.Range(kind, func(o *pb.Object) bool {
 		_, candidate := pb.SplitKey(o.Key())
-		if d := distance(name, candidate, least); d < least {
+		if d := pb.EditDistance(name, candidate, least-1); d < least {
 			best, least = candidate, d
 		}
 		return true
 	})
 	return best
-}
-
-// distance counts the characters to insert, delete, change or swap between two names; limit or more stands for any larger
-// number.
-func distance(a, b string, limit int) int {
-	if max(len(a)-len(b), len(b)-len(a)) >= limit {
-		return limit
-	}
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	before, last, row := rows[0], rows[1], rows[2]
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := last[j-1]
-			if a[i-1] != b[j-1] {
-				change++
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }

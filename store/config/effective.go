@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"strconv"
 	"time"
@@ -129,20 +128,6 @@ func maskOf(mask4 string, bits6 *uint32) Mask {
 	return m
 }
 
-// Apply masks an address; an IPv4-mapped one counts as IPv4.
-func (m Mask) Apply(a netip.Addr) netip.Addr {
-	a = a.Unmap().WithZone("")
-	n := m.Bits6
-	if a.Is4() {
-		n = m.Bits4
-	}
-	prefix, err := a.Prefix(n)
-	if err != nil {
-		return a
-	}
-	return prefix.Addr()
-}
-
 func parseAddress(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	return a.Unmap(), err
@@ -153,17 +138,7 @@ func maskBits(mask string) (int, error) {
 	if mask == "" {
 		return 32, nil
 	}
-	a, err := netip.ParseAddr(mask)
-	if err != nil || !a.Is4() {
-		return 0, fmt.Errorf("%q is not a dotted mask such as 255.255.255.0", mask)
-	}
-	b := a.As4()
-	m := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-	n := bits.LeadingZeros32(^m)
-	if m<<n != 0 {
-		return 0, fmt.Errorf("%s has a one after a zero", mask)
-	}
-	return n, nil
+	return pb.MaskBits(mask)
 }
 
 // State is what operators have said about a node, a member or a virtual server.

@@ -1259,58 +1259,6 @@ func (x *ByteCounters) GetOut() uint64 {
 	return 0
 }
 
-type PacketCounters struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	In            uint64                 `protobuf:"varint,1,opt,name=in,proto3" json:"in,omitempty"`
-	Out           uint64                 `protobuf:"varint,2,opt,name=out,proto3" json:"out,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PacketCounters) Reset() {
-	*x = PacketCounters{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PacketCounters) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PacketCounters) ProtoMessage() {}
-
-func (x *PacketCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PacketCounters.ProtoReflect.Descriptor instead.
-func (*PacketCounters) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *PacketCounters) GetIn() uint64 {
-	if x != nil {
-		return x.In
-	}
-	return 0
-}
-
-func (x *PacketCounters) GetOut() uint64 {
-	if x != nil {
-		return x.Out
-	}
-	return 0
-}
-
 type VirtualStatistics struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
@@ -1329,7 +1277,7 @@ type VirtualStatistics struct {
 
 func (x *VirtualStatistics) Reset() {
 	*x = VirtualStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1289,7 @@ func (x *VirtualStatistics) String() string {
 func (*VirtualStatistics) ProtoMessage() {}
 
 func (x *VirtualStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1302,7 @@ func (x *VirtualStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VirtualStatistics.ProtoReflect.Descriptor instead.
 func (*VirtualStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{19}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *VirtualStatistics) GetAddress() string {
@@ -1427,7 +1375,7 @@ type MemberStatistics struct {
 
 func (x *MemberStatistics) Reset() {
 	*x = MemberStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1387,7 @@ func (x *MemberStatistics) String() string {
 func (*MemberStatistics) ProtoMessage() {}
 
 func (x *MemberStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1400,7 @@ func (x *MemberStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatistics.ProtoReflect.Descriptor instead.
 func (*MemberStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{20}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MemberStatistics) GetAddress() string {
@@ -1510,7 +1458,7 @@ type NodeStatistics struct {
 
 func (x *NodeStatistics) Reset() {
 	*x = NodeStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1470,7 @@ func (x *NodeStatistics) String() string {
 func (*NodeStatistics) ProtoMessage() {}
 
 func (x *NodeStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1483,7 @@ func (x *NodeStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatistics.ProtoReflect.Descriptor instead.
 func (*NodeStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{21}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeStatistics) GetAddress() string {
@@ -1588,7 +1536,7 @@ type MonitorStatistics struct {
 
 func (x *MonitorStatistics) Reset() {
 	*x = MonitorStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1548,7 @@ func (x *MonitorStatistics) String() string {
 func (*MonitorStatistics) ProtoMessage() {}
 
 func (x *MonitorStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1561,7 @@ func (x *MonitorStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonitorStatistics.ProtoReflect.Descriptor instead.
 func (*MonitorStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{22}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MonitorStatistics) GetNode() string {
@@ -1665,7 +1613,7 @@ type PersistOutcomes struct {
 
 func (x *PersistOutcomes) Reset() {
 	*x = PersistOutcomes{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1625,7 @@ func (x *PersistOutcomes) String() string {
 func (*PersistOutcomes) ProtoMessage() {}
 
 func (x *PersistOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1638,7 @@ func (x *PersistOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersistOutcomes.ProtoReflect.Descriptor instead.
 func (*PersistOutcomes) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{23}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PersistOutcomes) GetNone() uint64 {
@@ -1789,7 +1737,7 @@ type PoolStatistics struct {
 
 func (x *PoolStatistics) Reset() {
 	*x = PoolStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1749,7 @@ func (x *PoolStatistics) String() string {
 func (*PoolStatistics) ProtoMessage() {}
 
 func (x *PoolStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1762,7 @@ func (x *PoolStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatistics.ProtoReflect.Descriptor instead.
 func (*PoolStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{24}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PoolStatistics) GetName() string {
@@ -1861,7 +1809,7 @@ type UnitStatistics struct {
 
 func (x *UnitStatistics) Reset() {
 	*x = UnitStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1821,7 @@ func (x *UnitStatistics) String() string {
 func (*UnitStatistics) ProtoMessage() {}
 
 func (x *UnitStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1834,7 @@ func (x *UnitStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatistics.ProtoReflect.Descriptor instead.
 func (*UnitStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{25}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UnitStatistics) GetUptimeSeconds() uint64 {
@@ -1949,7 +1897,7 @@ type ResetStatisticsRequest struct {
 
 func (x *ResetStatisticsRequest) Reset() {
 	*x = ResetStatisticsRequest{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +1909,7 @@ func (x *ResetStatisticsRequest) String() string {
 func (*ResetStatisticsRequest) ProtoMessage() {}
 
 func (x *ResetStatisticsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +1922,7 @@ func (x *ResetStatisticsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetStatisticsRequest.ProtoReflect.Descriptor instead.
 func (*ResetStatisticsRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{26}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResetStatisticsRequest) GetPool() string {
@@ -2006,7 +1954,7 @@ type ResetStatisticsReply struct {
 
 func (x *ResetStatisticsReply) Reset() {
 	*x = ResetStatisticsReply{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +1966,7 @@ func (x *ResetStatisticsReply) String() string {
 func (*ResetStatisticsReply) ProtoMessage() {}
 
 func (x *ResetStatisticsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +1979,7 @@ func (x *ResetStatisticsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetStatisticsReply.ProtoReflect.Descriptor instead.
 func (*ResetStatisticsReply) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{27}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 var File_bigpipe_v1_operation_proto protoreflect.FileDescriptor
@@ -2143,9 +2091,6 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x05limit\x18\x04 \x01(\x04R\x05limit\"0\n" +
 	"\fByteCounters\x12\x0e\n" +
 	"\x02in\x18\x01 \x01(\x04R\x02in\x12\x10\n" +
-	"\x03out\x18\x02 \x01(\x04R\x03out\"2\n" +
-	"\x0ePacketCounters\x12\x0e\n" +
-	"\x02in\x18\x01 \x01(\x04R\x02in\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\x04R\x03out\"\xaa\x02\n" +
 	"\x11VirtualStatistics\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1a\n" +
@@ -2242,7 +2187,7 @@ func file_bigpipe_v1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(MemberState)(0),               // 0: bigpipe.v1.MemberState
 	(*RecordFilter)(nil),           // 1: bigpipe.v1.RecordFilter
@@ -2263,32 +2208,31 @@ var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(*StatisticsReply)(nil),        // 16: bigpipe.v1.StatisticsReply
 	(*ConnectionCounters)(nil),     // 17: bigpipe.v1.ConnectionCounters
 	(*ByteCounters)(nil),           // 18: bigpipe.v1.ByteCounters
-	(*PacketCounters)(nil),         // 19: bigpipe.v1.PacketCounters
-	(*VirtualStatistics)(nil),      // 20: bigpipe.v1.VirtualStatistics
-	(*MemberStatistics)(nil),       // 21: bigpipe.v1.MemberStatistics
-	(*NodeStatistics)(nil),         // 22: bigpipe.v1.NodeStatistics
-	(*MonitorStatistics)(nil),      // 23: bigpipe.v1.MonitorStatistics
-	(*PersistOutcomes)(nil),        // 24: bigpipe.v1.PersistOutcomes
-	(*PoolStatistics)(nil),         // 25: bigpipe.v1.PoolStatistics
-	(*UnitStatistics)(nil),         // 26: bigpipe.v1.UnitStatistics
-	(*ResetStatisticsRequest)(nil), // 27: bigpipe.v1.ResetStatisticsRequest
-	(*ResetStatisticsReply)(nil),   // 28: bigpipe.v1.ResetStatisticsReply
-	nil,                            // 29: bigpipe.v1.UnitStatistics.CountersEntry
-	(PersistMode)(0),               // 30: bigpipe.v1.PersistMode
+	(*VirtualStatistics)(nil),      // 19: bigpipe.v1.VirtualStatistics
+	(*MemberStatistics)(nil),       // 20: bigpipe.v1.MemberStatistics
+	(*NodeStatistics)(nil),         // 21: bigpipe.v1.NodeStatistics
+	(*MonitorStatistics)(nil),      // 22: bigpipe.v1.MonitorStatistics
+	(*PersistOutcomes)(nil),        // 23: bigpipe.v1.PersistOutcomes
+	(*PoolStatistics)(nil),         // 24: bigpipe.v1.PoolStatistics
+	(*UnitStatistics)(nil),         // 25: bigpipe.v1.UnitStatistics
+	(*ResetStatisticsRequest)(nil), // 26: bigpipe.v1.ResetStatisticsRequest
+	(*ResetStatisticsReply)(nil),   // 27: bigpipe.v1.ResetStatisticsReply
+	nil,                            // 28: bigpipe.v1.UnitStatistics.CountersEntry
+	(PersistMode)(0),               // 29: bigpipe.v1.PersistMode
 }
 var file_bigpipe_v1_operation_proto_depIdxs = []int32{
-	30, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
-	30, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
+	29, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
+	29, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
 	1,  // 2: bigpipe.v1.ListRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
 	2,  // 3: bigpipe.v1.ListRecordsReply.records:type_name -> bigpipe.v1.Record
 	1,  // 4: bigpipe.v1.ClearRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
 	11, // 5: bigpipe.v1.ForecastReply.members:type_name -> bigpipe.v1.ForecastMember
 	14, // 6: bigpipe.v1.ListConnectionsReply.connections:type_name -> bigpipe.v1.Connection
-	20, // 7: bigpipe.v1.StatisticsReply.virtuals:type_name -> bigpipe.v1.VirtualStatistics
-	25, // 8: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
-	26, // 9: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
-	22, // 10: bigpipe.v1.StatisticsReply.nodes:type_name -> bigpipe.v1.NodeStatistics
-	23, // 11: bigpipe.v1.StatisticsReply.monitors:type_name -> bigpipe.v1.MonitorStatistics
+	19, // 7: bigpipe.v1.StatisticsReply.virtuals:type_name -> bigpipe.v1.VirtualStatistics
+	24, // 8: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
+	25, // 9: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
+	21, // 10: bigpipe.v1.StatisticsReply.nodes:type_name -> bigpipe.v1.NodeStatistics
+	22, // 11: bigpipe.v1.StatisticsReply.monitors:type_name -> bigpipe.v1.MonitorStatistics
 	17, // 12: bigpipe.v1.VirtualStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
 	18, // 13: bigpipe.v1.VirtualStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
 	0,  // 14: bigpipe.v1.MemberStatistics.state:type_name -> bigpipe.v1.MemberState
@@ -2298,11 +2242,11 @@ var file_bigpipe_v1_operation_proto_depIdxs = []int32{
 	17, // 18: bigpipe.v1.NodeStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
 	18, // 19: bigpipe.v1.NodeStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
 	0,  // 20: bigpipe.v1.MonitorStatistics.state:type_name -> bigpipe.v1.MemberState
-	21, // 21: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
-	24, // 22: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
+	20, // 21: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
+	23, // 22: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
 	17, // 23: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
 	18, // 24: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	29, // 25: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
+	28, // 25: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
 	26, // [26:26] is the sub-list for method output_type
 	26, // [26:26] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
@@ -2322,14 +2266,14 @@ func file_bigpipe_v1_operation_proto_init() {
 	file_bigpipe_v1_operation_proto_msgTypes[10].OneofWrappers = []any{}
 	file_bigpipe_v1_operation_proto_msgTypes[11].OneofWrappers = []any{}
 	file_bigpipe_v1_operation_proto_msgTypes[14].OneofWrappers = []any{}
-	file_bigpipe_v1_operation_proto_msgTypes[26].OneofWrappers = []any{}
+	file_bigpipe_v1_operation_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_operation_proto_rawDesc), len(file_bigpipe_v1_operation_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
