@@ -113,7 +113,7 @@ func persistRows() []*Attribute {
 			Help: "seconds that a record of a SIP call lives",
 		},
 		{
-			Words: w("msrdp_timeout"), Release: Ours, Value: ValueSeconds, Field: "msrdp_timeout",
+			Words: w("msrdp_timeout"), Release: Ours, Value: ValueSeconds, Default: "300", Field: "msrdp_timeout",
 			Help: "seconds that a record of a terminal session lives",
 		},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -219,6 +220,35 @@ func TestShell_keys(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the history is %v, %v; only its owner may read it", info.Mode(), err)
 	}
+}
+
+// TestShell_paste pastes a line of 20,000 characters, lines of a statement with tabs in them, and types on: nothing is drawn for each
+// of the characters.
+func TestShell_paste(t *testing.T) {
+	t.Parallel()
+	site, x := startShell(t)
+	var hosts strings.Builder
+	for i := range 1200 {
+		fmt.Fprintf(&hosts, "host 10.7.%d.%d ", i>>8, i&255)
+	}
+	drawn := len(x.raw())
+	if out := x.run("class long { " + hosts.String() + "}"); strings.Contains(out, "bigpipe:") {
+		t.Errorf("the long line prints %.300q", out)
+	}
+	if n := len(x.raw()) - drawn; n > 400_000 {
+		t.Errorf("%d bytes are drawn for a line of %d", n, hosts.Len())
+	}
+	x.send("pool pasted {\n\tmember\t10.1.1.7:80\tratio\t2\t# what is it?\n\tmember 10.1.1.8:80 ratio 3\n}\n")
+	x.expect("}")
+	x.expect(prompt)
+	if got := output(t, site, "list", "class", "long"); strings.Count(got, "host") != 1200 {
+		t.Errorf("the class has %d hosts", strings.Count(got, "host"))
+	}
+	if got := output(t, site, "list", "pool", "pasted"); !strings.Contains(got, "member 10.1.1.7:80 ratio 2") || !strings.Contains(got, "member 10.1.1.8:80 ratio 3") {
+		t.Errorf("the pool is\n%s", got)
+	}
+	x.send("exit\r")
+	x.end()
 }
 
 // TestShell_suspend stops the shell by Ctrl-Z and goes on, and clears the screen by Ctrl-L.

@@ -18,14 +18,16 @@ import (
 // called from others.
 type editor struct {
 	line     *readline.Instance
+	keys     *input
 	language *Language
 	// size is the screen's width and height.
 	size func() (width, height int)
 
 	// before holds the lines of the statement so far. It changes only while no line is read.
 	before string
-	// key is Tab or ? while it is being handled.
-	key rune
+	// key is Tab, ? or pasteKey while it is being handled; pasted is the text that came with the latter.
+	key    rune
+	pasted string
 
 	mu sync.Mutex
 	// text is the line and pos the cursor in it, before the next key.
@@ -39,6 +41,17 @@ type editor struct {
 func (e *editor) filter(key rune) (rune, bool) {
 	searching := e.line.Operation.IsSearchMode()
 	switch {
+	case key == pasteKey:
+		text, whole := e.keys.paste()
+		if !whole {
+			return key, true
+		}
+		if searching { // readline could not look for it
+			e.line.Terminal.Bell()
+		} else {
+			e.key, e.pasted = pasteKey, text
+		}
+		return readline.CharBell, true
 	case key == readline.CharTab && searching:
 		return readline.CharLineEnd, true // take what was found
 	case key == readline.CharTab && e.indenting():
@@ -80,8 +93,23 @@ func (e *editor) OnChange(line []rune, pos int, key rune) ([]rune, int, bool) {
 		return e.complete()
 	case '?':
 		e.explain()
+	case pasteKey:
+		return e.paste()
 	}
 	return nil, 0, false
+}
+
+// paste puts the text that came at once at the cursor.
+func (e *editor) paste() ([]rune, int, bool) {
+	typed, rest := e.typed()
+	line := []rune(typed + e.pasted)
+	e.pasted = ""
+	pos := len(line)
+	line = append(line, rest...)
+	e.mu.Lock()
+	e.text, e.pos = line, pos
+	e.mu.Unlock()
+	return line, pos, true
 }
 
 // setEditing says whether the line may be drawn again.

@@ -55,7 +55,7 @@ func (s *Shell) Run(ctx context.Context) error {
 		return fmt.Errorf("terminal: %w", err)
 	}
 	defer keys.release()
-	e := &editor{language: s.Language, size: s.size, prompt: prompt}
+	e := &editor{keys: keys, language: s.Language, size: s.size, prompt: prompt}
 	line, err := readline.NewEx(&readline.Config{
 		Prompt: prompt, HistoryLimit: maxHistory + 2, HistorySearchFold: true, DisableAutoSaveHistory: true,
 		InterruptPrompt: "^C", EOFPrompt: "exit", Listener: e, FuncFilterInputRune: e.filter,
