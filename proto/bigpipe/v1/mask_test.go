@@ -30,8 +30,16 @@ func TestEditDistance(t *testing.T) {
 		limit int
 		want  int
 	}{
-		{"", "", 3, 0}, {"pool", "pool", 0, 0}, {"poool", "pool", 3, 1}, {"pol", "pool", 3, 1}, {"popl", "pool", 3, 1}, {"opol", "pool", 3, 1},
-		{"kitten", "sitting", 9, 3}, {"größe", "grosse", 3, 2}, {"ab", "ba", 3, 1}, {"abcd", "badc", 3, 2},
+		{"", "", 3, 0},
+		{"pool", "pool", 0, 0},
+		{"poool", "pool", 3, 1},
+		{"pol", "pool", 3, 1},
+		{"popl", "pool", 3, 1},
+		{"opol", "pool", 3, 1},
+		{"kitten", "sitting", 9, 3},
+		{"größe", "grosse", 3, 3},
+		{"ab", "ba", 3, 1},
+		{"abcd", "badc", 3, 2},
 	} {
 		if got := EditDistance(tt.a, tt.b, tt.limit); got != tt.want {
 			t.Errorf("%q to %q: %d, want %d", tt.a, tt.b, got, tt.want)

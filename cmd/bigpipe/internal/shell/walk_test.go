@@ -158,12 +158,12 @@ func (w *walker) form(form []string) string {
 func TestNotOffered(t *testing.T) {
 	w := newWalker(t)
 	for text, want := range map[string]string{
-		"vip 10.0.0.1:80 persist ":            "[mask]",
-		"vip 10.0.0.1:80 sticky ":             "[clear disable enable mask]",
-		"vip 10.0.0.1:80 persist mask ":       "[none]",
-		"virtual 10.0.0.1:80 persist 30 ":     "[]",
-		"pool web persist dump node ":         "[10.1.1.1]",
-		"node 10.1.1.1 monitor ":              "[delete show use]",
+		"vip 10.0.0.1:80 persist ":        "[mask]",
+		"vip 10.0.0.1:80 sticky ":         "[clear disable enable mask]",
+		"vip 10.0.0.1:80 persist mask ":   "[none]",
+		"virtual 10.0.0.1:80 persist 30 ": "[]",
+		"pool web persist dump node ":     "[10.1.1.1]",
+		"node 10.1.1.1 monitor ":          "[delete show use]",
 	} {
 		found, _ := w.language.Complete(text)
 		words := []string{}
