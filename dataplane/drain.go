@@ -4,23 +4,10 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"bigpipe/dataplane/forward"
 )
 
 // idleGrace is how long an idle HTTP connection of a virtual server that is gone may still send a request.
 const idleGrace = 5 * time.Second
-
-// endpoint is a listener for connections or for datagrams.
-type endpoint interface {
-	Retire(grace time.Duration)
-	Drain(ctx context.Context)
-}
-
-var (
-	_ endpoint = (*forward.Listener)(nil)
-	_ endpoint = (*forward.UDPListener)(nil)
-)
 
 // drains are the listeners that accept no more while connections of theirs are open. The zero value has none.
 type drains struct {

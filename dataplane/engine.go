@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"bigpipe/dataplane/forward"
+	"bigpipe/dataplane/handover"
 	"bigpipe/dataplane/persist"
 	"bigpipe/dataplane/pool"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -38,6 +40,10 @@ type EngineOptions struct {
 	// AssignDevice is the network device to which virtual addresses are added that the host lacks; "" adds none. It needs a
 	// state directory.
 	AssignDevice string
+	// Sockets are listening sockets that are there already; nil has none.
+	Sockets *handover.Sockets
+	// Taken is a running dataplane with the same state directory that this one takes the place of; nil: there is none.
+	Taken *Taken
 	// Log is where it tells what goes on; nil is slog's default.
 	Log *slog.Logger
 }
@@ -57,49 +63,45 @@ type Engine struct {
 	journal *journal   // nil without a state directory, and at the end
 	disk    disk
 
-	drains   drains
-	holds    *holds
-	presence *presence
-	stop     chan struct{}
-	stopped  sync.WaitGroup
+	paused bool // listeners are made without accepting
+	handed bool // another process has taken over
+
+	sockets     *handover.Sockets
+	drains      drains
+	holds       holds
+	presence    *presence
+	predecessor *Taken // the dataplane before this one; nil: none
+	heard       sync.WaitGroup
+	stop        chan struct{}
+	stopped     sync.WaitGroup
 }
 
 // NewEngine starts an engine. It begins with what the state directory says was applied last; damage there is logged, and
-// what can be read is in effect. Close ends it.
+// what can be read is in effect. Where a running dataplane was taken, it begins with what that had, and that one ends; on an
+// error it goes on. Close ends the engine.
 func NewEngine(o EngineOptions) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	e := &Engine{
-		log: o.Log, addresses: o.Addresses, started: time.Now(), stop: make(chan struct{}),
-		records: persist.New(persist.Options{Limit: persist.DefaultLimit}),
+		log: o.Log, addresses: o.Addresses, sockets: o.Sockets, started: time.Now(), stop: make(chan struct{}),
+		records: persist.New(persist.Options{Limit: persist.DefaultLimit}), holds: holds{count: map[netip.Addr]int{}},
+		paused: o.Taken != nil,
 	}
-	e.presence = newPresence(o.Log)
-	fail := func(err error) (*Engine, error) {
-		e.presence.watch.Close()
+	tree, applied, err := e.restore(&o)
+	if err != nil {
+		o.Taken.Close()
 		return nil, err
 	}
-	var tree *config.Tree
-	var applied *pb.ApplyHeader
-	if o.StateDir != "" {
-		var err error
-		e.journal, tree, applied, err = openJournal(o.StateDir)
-		switch {
-		case errors.Is(err, errDamaged):
-			o.Log.Error("the applied configuration is damaged; what can be read is in effect", "error", err)
-			applied = &pb.ApplyHeader{StoreId: applied.GetStoreId()} // no protocol: no delta fits
-			e.disk.rewrite = true
-		case err != nil:
-			return fail(fmt.Errorf("state directory: %w", err))
+	if o.Taken == nil {
+		if err := e.holds.open(&o); err != nil {
+			if e.journal != nil {
+				e.journal.close()
+			}
+			return nil, err
 		}
 	}
-	var err error
-	if e.holds, err = newHolds(&o); err != nil {
-		if e.journal != nil {
-			e.journal.close()
-		}
-		return fail(err)
-	}
+	e.presence = newPresence(o.Log)
 	e.running.Store(&runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}})
 	e.connections = forward.NewTable(o.Log)
 	if tree != nil && applied != nil {
@@ -108,13 +110,68 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		e.mu.Unlock()
 		o.Log.Info("configuration restored", "revision", applied.GetRevision(), "objects", tree.Len(""))
 	}
-	e.holds.settle()
+	if o.Taken != nil {
+		if err := e.succeed(&o); err != nil {
+			return nil, err
+		}
+	} else {
+		e.holds.settle()
+	}
 	e.stopped.Go(e.beat)
 	return e, nil
 }
 
-// Close stops accepting and lets open connections end until ctx does; then they are reset. It returns when nothing of the
-// engine runs any more.
+// restore returns what was applied last, nil if nothing was, and sets what goes with it.
+func (e *Engine) restore(o *EngineOptions) (tree *config.Tree, applied *pb.ApplyHeader, err error) {
+	switch {
+	case o.Taken != nil:
+		t := o.Taken
+		e.records = t.records
+		e.journal = &journal{path: filepath.Join(o.StateDir, journalName), lock: t.lock}
+		return t.tree, t.header, nil
+	case o.StateDir == "":
+		return nil, nil, nil
+	}
+	e.journal, tree, applied, err = openJournal(o.StateDir)
+	switch {
+	case errors.Is(err, errDamaged):
+		o.Log.Error("the applied configuration is damaged; what can be read is in effect", "error", err)
+		applied = &pb.ApplyHeader{StoreId: applied.GetStoreId()} // no protocol: no delta fits
+		e.disk.rewrite = true
+	case err != nil:
+		return nil, nil, fmt.Errorf("state directory: %w", err)
+	}
+	return tree, applied, nil
+}
+
+// succeed takes the place of the dataplane that was taken. On an error the engine is closed.
+func (e *Engine) succeed(o *EngineOptions) error {
+	if err := e.claim(o.Taken); err != nil {
+		e.journal = nil // nothing may be written
+		o.Taken.Close()
+		e.Close(context.Background())
+		return fmt.Errorf("take over from process %d: %w", o.Taken.conn.PID(), err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.paused = false
+	for _, l := range e.running.Load().endpoints() {
+		l.Resume()
+	}
+	if left := o.Sockets.Drop(); len(left) > 0 {
+		e.log.Info("sockets that were given and are not used", "names", left)
+	}
+	e.disk.rewrite = true
+	if err := e.holds.open(o); err != nil {
+		e.log.Error("addresses are not assigned", "error", err)
+	}
+	e.predecessor = o.Taken
+	e.heard.Go(func() { e.hear(o.Taken) })
+	return nil
+}
+
+// Close stops accepting and lets open connections end until ctx does; then they are reset. Where another process has taken over,
+// idle connections have a while to end. It returns when nothing of the engine runs any more.
 func (e *Engine) Close(ctx context.Context) {
 	close(e.stop)
 	e.stopped.Wait()
@@ -127,12 +184,18 @@ func (e *Engine) Close(ctx context.Context) {
 		e.journal.close() // the next dataplane need not wait for the last connection
 		e.journal = nil
 	}
-	e.drains.hasten()
+	if !e.handed {
+		e.drains.hasten()
+		e.predecessor.Close()
+	}
 	for _, v := range e.running.Load().virtuals {
 		v.drain(e)
 	}
 	e.mu.Unlock()
 	e.drains.wait(ctx)
+	end := context.AfterFunc(ctx, e.predecessor.Close)
+	e.heard.Wait()
+	end()
 	e.holds.close()
 	e.presence.watch.Close()
 	e.connections.Close()
@@ -150,6 +213,9 @@ type Update struct {
 func (e *Engine) Apply(u *Update) ([]*pb.NotInEffect, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.handed {
+		return nil, ErrHandedOver
+	}
 	prev := e.running.Load()
 	if err := prev.accepts(u); err != nil {
 		return nil, err

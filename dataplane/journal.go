@@ -118,9 +118,9 @@ func openJournal(dir string) (*journal, *config.Tree, *pb.ApplyHeader, error) {
 	return j, tree, header, fmt.Errorf("%s: %w", j.path, err)
 }
 
-// read returns the configuration after the last entry that is whole. The file's offset is then behind it.
-func (j *journal) read(f *os.File) (*config.Tree, *pb.ApplyHeader, error) {
-	r := bufio.NewReaderSize(f, 1<<16)
+// read returns the configuration after the last entry that is whole. A file's offset is then behind it.
+func (j *journal) read(text io.Reader) (*config.Tree, *pb.ApplyHeader, error) {
+	r := bufio.NewReaderSize(text, 1<<16)
 	magic := make([]byte, len(journalMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != journalMagic {
 		return nil, nil, fmt.Errorf("%w at byte 0: not a journal of this version", errDamaged)

@@ -3,7 +3,9 @@ package dataplane
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,34 +15,37 @@ import (
 // holds count who needs an address of this host: virtual servers, and connections of those that are gone. Where a device is
 // given they make the host have the addresses.
 type holds struct {
-	assigner *address.Assigner // nil: nothing is assigned
-
-	mu    sync.Mutex
-	count map[netip.Addr]int // guarded by mu
+	mu       sync.Mutex
+	count    map[netip.Addr]int // guarded by mu, as all below
+	assigner *address.Assigner  // nil: nothing is assigned
+	forget   func()             // removes what another process assigned; nil: nothing
 }
 
-// newHolds takes over what a process before this one had assigned, or removes it.
-func newHolds(o *EngineOptions) (*holds, error) {
-	h := &holds{count: map[netip.Addr]int{}}
-	var err error
+// open takes over what a process before this one had assigned, or removes it, and begins to assign. What is not wanted is
+// removed by settle.
+func (h *holds) open(o *EngineOptions) (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case o.AssignDevice != "" && o.StateDir == "":
-		return nil, fmt.Errorf("assign addresses to %s: there is no state directory to remember them", o.AssignDevice)
+		return fmt.Errorf("assign addresses to %s: there is no state directory to remember them", o.AssignDevice)
 	case o.AssignDevice != "":
-		h.assigner, err = address.NewAssigner(o.AssignDevice, o.StateDir, o.Log)
+		if h.assigner, err = address.NewAssigner(o.AssignDevice, o.StateDir, o.Log); err == nil {
+			h.assigner.Add(slices.Collect(maps.Keys(h.count))...)
+		}
+		return err
 	case o.StateDir != "":
-		if fault := address.Forget(o.StateDir); fault != nil {
-			o.Log.Warn("cannot remove addresses that were assigned", "error", fault)
+		h.forget = func() {
+			if err := address.Forget(o.StateDir); err != nil {
+				o.Log.Warn("cannot remove addresses that were assigned", "error", err)
+			}
 		}
 	}
-	return h, err
+	return nil
 }
 
 // take holds addresses; one comes as often as it is held.
 func (h *holds) take(addrs []netip.Addr) {
-	if h.assigner == nil || len(addrs) == 0 {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var first []netip.Addr
@@ -49,29 +54,43 @@ func (h *holds) take(addrs []netip.Addr) {
 			first = append(first, a)
 		}
 	}
-	h.assigner.Add(first...)
+	if h.assigner != nil && len(first) > 0 {
+		h.assigner.Add(first...)
+	}
 }
 
 // release holds an address once less.
 func (h *holds) release(a netip.Addr) {
-	if h.assigner == nil || !a.IsValid() {
+	if !a.IsValid() {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.count[a]--; h.count[a] == 0 {
-		delete(h.count, a)
+	if h.count[a]--; h.count[a] > 0 {
+		return
+	}
+	delete(h.count, a)
+	if h.assigner != nil {
 		h.assigner.Remove(a)
 	}
 }
 
+// settle removes what was assigned by a process before this one and is not needed.
 func (h *holds) settle() {
-	if h.assigner != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.assigner != nil:
 		h.assigner.Settle()
+	case h.forget != nil:
+		h.forget()
+		h.forget = nil
 	}
 }
 
 func (h *holds) repair() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.assigner != nil {
 		h.assigner.Repair()
 	}
@@ -79,9 +98,23 @@ func (h *holds) repair() {
 
 // close removes what was assigned.
 func (h *holds) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.assigner != nil {
 		h.assigner.Close()
+		h.assigner = nil
 	}
+}
+
+// leave leaves what was assigned to another process.
+func (h *holds) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.assigner != nil {
+		h.assigner.Leave()
+		h.assigner = nil
+	}
+	h.forget = nil
 }
 
 // settling is for how long after a change of the host's addresses sockets may not know of it yet.

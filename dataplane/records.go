@@ -196,6 +196,11 @@ func (e *Engine) ClearRecords(filter *pb.RecordFilter) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	e.mu.Lock() // what is cleared is not handed over
+	defer e.mu.Unlock()
+	if e.handed {
+		return 0, ErrHandedOver
+	}
 	return uint64(e.records.Clear(f.table, func(r *persist.Record) bool { return !f.match(r) })), nil
 }
 

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,12 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"bigpipe/dataplane/handover"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -24,6 +27,8 @@ const (
 	maxMessage = 64 << 20
 	// DefaultDrainTimeout is how long open connections may go on when the dataplane ends.
 	DefaultDrainTimeout = 5 * time.Second
+	// DefaultHandOverTimeout is how long they may go on when another process has taken over.
+	DefaultHandOverTimeout = time.Hour
 	// lastWords is how long calls of the service may go on then.
 	lastWords = time.Second
 )
@@ -33,34 +38,42 @@ type Options struct {
 	EngineOptions
 	// Listen is where the service listens: "unix:///path" or "host:port". A socket gets mode 0660.
 	Listen string
-	// Listener is used instead of Listen if it is not nil; Run closes it.
+	// Listener is used instead of Listen if it is not nil; Run closes it, and hands over to nobody.
 	Listener net.Listener
 	// TLS is for a TCP address, which is refused without it.
 	TLS *tls.Config
 	// DrainTimeout is how long open connections may go on at the end. Zero: DefaultDrainTimeout.
 	DrainTimeout time.Duration
+	// HandOverTimeout is how long they may go on when another process has taken over. Zero: DefaultHandOverTimeout.
+	HandOverTimeout time.Duration
 	// Ready is called once the service listens; nil is allowed. The engine is good until Run returns.
 	Ready func(*Engine)
+	// Also are sockets that are handed over with those of the dataplane.
+	Also []handover.Socket
+	// HandedOver is called when another process has taken over, before open connections drain; nil is allowed.
+	HandedOver func()
 }
 
-// Run is a whole dataplane: an engine and its service. It returns when ctx is done and everything has ended; the error
-// says why it could not begin or go on.
+// Run is a whole dataplane: an engine and its service. It returns when ctx is done, or another process has taken over, and
+// everything has ended; the error says why it could not begin or go on.
 func Run(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	l := o.Listener
-	if l == nil {
-		var err error
-		if l, err = Listen(ctx, o.Listen, o.TLS != nil); err != nil {
-			return err
-		}
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, DefaultDrainTimeout)
+	o.HandOverTimeout = cmp.Or(o.HandOverTimeout, DefaultHandOverTimeout)
+	l, err := o.listen(ctx)
+	if err != nil {
+		o.Taken.Close()
+		return err
 	}
 	defer func() { _ = l.Close() }() // the server has closed it, if there was one
 	e, err := NewEngine(o.EngineOptions)
 	if err != nil {
+		keepPath(l) // it may be that of the one that goes on
 		return err
 	}
+	g, giving := o.give(e, l)
 	transport := insecure.NewCredentials()
 	if o.TLS != nil && l.Addr().Network() == "tcp" {
 		transport = credentials.NewTLS(o.TLS)
@@ -76,17 +89,97 @@ func Run(ctx context.Context, o Options) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
+	case <-g.done:
+	}
+	g.stop()
+	giving.Wait()
+	if g.successor != nil {
+		keepPath(l)
+		o.withdraw(ctx, server, g)
+		return nil
+	}
+	if err == nil {
 		stopServer(server)
 		err = <-served
 	}
-	timeout := o.DrainTimeout
-	if timeout == 0 {
-		timeout = DefaultDrainTimeout
-	}
-	drain, cancel := context.WithTimeout(context.Background(), timeout)
+	drain, cancel := context.WithTimeout(context.Background(), o.DrainTimeout)
 	defer cancel()
 	e.Close(drain)
 	return err
+}
+
+// listen opens the service's address, unless there is a socket already.
+func (o *Options) listen(ctx context.Context) (net.Listener, error) {
+	if o.Listener != nil {
+		return o.Listener, nil
+	}
+	managed := "tcp " + o.Listen
+	if path, unix := strings.CutPrefix(o.Listen, "unix://"); unix {
+		managed = "unix " + path
+	}
+	if file := o.Sockets.Take(serviceName(o.Listen)); file != nil {
+		defer func() { _ = file.Close() }() // the listener has a copy
+		l, err := net.FileListener(file)
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(true)
+		}
+		return l, err
+	}
+	if l, err := o.Sockets.Listener(managed); l != nil || err != nil {
+		return l, err
+	}
+	return Listen(ctx, o.Listen, o.TLS != nil)
+}
+
+func serviceName(address string) string { return "service " + address }
+
+// keepPath keeps the path of a unix socket when its listener closes: it is another's.
+func keepPath(l net.Listener) {
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+}
+
+// give waits for a process that takes over, where that is possible. The group is done when it does not any more.
+func (o *Options) give(e *Engine, service net.Listener) (*giver, *sync.WaitGroup) {
+	g, giving := &giver{engine: e, also: o.Also, done: make(chan struct{})}, &sync.WaitGroup{}
+	if o.Listener != nil || o.StateDir == "" {
+		return g, giving
+	}
+	file, err := service.(interface{ File() (*os.File, error) }).File()
+	if err == nil {
+		g.also = append(g.also, handover.Socket{Name: serviceName(o.Listen), File: file})
+		g.listener, err = handover.Listen(o.StateDir)
+	}
+	if err != nil {
+		o.Log.Warn("no other process can take over", "error", err)
+		return g, giving
+	}
+	giving.Go(g.run)
+	return g, giving
+}
+
+// withdraw ends this process's part when another one has taken over: connections go on for a while, a short one when ctx ends.
+func (o *Options) withdraw(ctx context.Context, server *grpc.Server, g *giver) {
+	if o.HandedOver != nil {
+		o.HandedOver()
+	}
+	stopServer(server)
+	drain, cancel := context.WithTimeout(context.Background(), o.HandOverTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		g.engine.drains.hasten()
+		timer := time.AfterFunc(o.DrainTimeout, cancel)
+		<-drain.Done()
+		timer.Stop()
+	})
+	defer stop()
+	var reporting sync.WaitGroup
+	drained := make(chan struct{})
+	reporting.Go(func() { g.report(drained) })
+	g.engine.Close(drain)
+	close(drained)
+	reporting.Wait()
 }
 
 // stopServer lets calls that are under way end for a moment.

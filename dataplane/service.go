@@ -64,6 +64,8 @@ func applyCode(err error) codes.Code {
 		return codes.Aborted
 	case errors.Is(err, ErrMalformed):
 		return codes.InvalidArgument
+	case errors.Is(err, ErrHandedOver):
+		return codes.Unavailable // the next attempt meets the other process
 	}
 	return codes.Internal
 }
@@ -97,6 +99,9 @@ func (s *service) ListRecords(req *pb.ListRecordsRequest, stream grpc.ServerStre
 // ClearRecords implements the service.
 func (s *service) ClearRecords(_ context.Context, req *pb.ClearRecordsRequest) (*pb.ClearRecordsReply, error) {
 	n, err := s.engine.ClearRecords(req.GetFilter())
+	if errors.Is(err, ErrHandedOver) {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -230,10 +230,10 @@ func (v *virtual) listening() bool {
 func (v *virtual) listen(e *Engine) {
 	var tcp, udp error
 	if v.wanted.tcp && v.listener == nil {
-		v.listener, tcp = forward.Listen(e.connections, v.wanted.bind, v.wanted.settings)
+		v.listener, tcp = v.openTCP(e)
 	}
 	if v.wanted.udp && v.udp == nil {
-		v.udp, udp = forward.ListenUDP(e.connections, v.wanted.bind, v.wanted.datagrams())
+		v.udp, udp = v.openUDP(e)
 	}
 	if tcp == nil && udp == nil {
 		v.retryAt, v.pause = time.Time{}, 0

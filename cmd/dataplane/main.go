@@ -7,12 +7,16 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
+	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/coreos/go-systemd/v22/activation"
 
 	"bigpipe/cmd/internal/certificate"
 	"bigpipe/cmd/internal/daemon"
 	"bigpipe/dataplane"
+	"bigpipe/dataplane/handover"
 	"bigpipe/dataplane/metrics"
 )
 
@@ -29,6 +33,10 @@ type flags struct {
 	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Certificate for a TCP address."`
 	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"Its key."`
 	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"CA of the certificates that mgmtd may show."`
+
+	TakeOver        bool          `help:"Take the place of the dataplane that runs with the same state directory: its sockets, its records. Without one, start as always."`
+	DrainTimeout    time.Duration `default:"5s" help:"How long open connections may go on at the end (${default})."`
+	HandOverTimeout time.Duration `default:"1h" help:"How long they may go on when another process has taken over (${default})."`
 
 	Version kong.VersionFlag `help:"Print the version."`
 }
@@ -50,7 +58,7 @@ func run(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 	if err != nil {
 		return p.Fail(daemon.ExitUsage, err)
 	}
-	if err := serve(ctx, &f, options); err != nil {
+	if err := serve(ctx, &f, options, func() *exec.Cmd { return successor(args, stdout, stderr) }); err != nil {
 		return p.Fail(daemon.ExitFailed, err)
 	}
 	return daemon.ExitStopped
@@ -58,7 +66,7 @@ func run(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 
 // options reads what the flags name. All faults are reported.
 func (f *flags) options(log *slog.Logger) (dataplane.Options, error) {
-	o := dataplane.Options{Listen: f.Listen}
+	o := dataplane.Options{Listen: f.Listen, DrainTimeout: f.DrainTimeout, HandOverTimeout: f.HandOverTimeout}
 	o.StateDir, o.AssignDevice, o.Log = f.StateDir, f.AssignAddresses, log
 	var mapFault, tlsFault error
 	o.Addresses, mapFault = daemon.Mapping{Pairs: f.Map, Files: f.MapFile, Only: f.MapOnly}.Read()
@@ -69,12 +77,27 @@ func (f *flags) options(log *slog.Logger) (dataplane.Options, error) {
 }
 
 // serve runs the dataplane and, where it is asked for, the metrics.
-func serve(ctx context.Context, f *flags, o dataplane.Options) error {
-	m, err := daemon.ServeMetrics(ctx, f.Metrics, o.Log)
+func serve(ctx context.Context, f *flags, o dataplane.Options, again func() *exec.Cmd) error {
+	o.Sockets = handover.NewSockets()
+	defer o.Sockets.Close()
+	if err := o.Sockets.KeepManaged(activation.Files(true)); err != nil {
+		return err
+	}
+	if f.TakeOver {
+		var err error
+		if o.Taken, err = dataplane.Take(ctx, f.StateDir, o.Sockets, o.Log); err != nil {
+			return err
+		}
+	}
+	m, err := daemon.ServeMetrics(ctx, f.Metrics, o.Sockets, o.Log)
 	if err != nil {
+		o.Taken.Close()
 		return err
 	}
 	defer m.Close()
+	o.Also = m.Sockets()
+	var n *daemon.Notifier
+	reloads := &reloader{start: again, log: o.Log}
 	o.Ready = func(e *dataplane.Engine) {
 		m.Add(metrics.NewCollector(e))
 		m.Ready(func() error {
@@ -83,7 +106,16 @@ func serve(ctx context.Context, f *flags, o dataplane.Options) error {
 			}
 			return nil
 		})
-		daemon.Notify(ctx, o.Log)
+		n = daemon.Notify(ctx, o.Log)
+		reloads.begin(n)
 	}
-	return dataplane.Run(ctx, o)
+	o.HandedOver = func() {
+		n.Silence()
+		reloads.end()
+		m.Close()
+	}
+	err = dataplane.Run(ctx, o)
+	reloads.end()
+	n.Silence()
+	return err
 }

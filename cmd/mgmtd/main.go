@@ -143,7 +143,7 @@ func (p *program) serve(ctx context.Context, s store.Store, server *mgmtd.Server
 	if err != nil {
 		return err
 	}
-	m, err := daemon.ServeMetrics(ctx, p.flags.Metrics, p.log)
+	m, err := daemon.ServeMetrics(ctx, p.flags.Metrics, nil, p.log)
 	if err != nil {
 		return errors.Join(err, closeAll(listeners))
 	}
@@ -158,7 +158,7 @@ func (p *program) serve(ctx context.Context, s store.Store, server *mgmtd.Server
 		parts.Go(func() error { return local.run(ctx, func(e *dataplane.Engine) { m.Add(metrics.NewCollector(e)) }) })
 	}
 	m.Ready(func() error { return nil })
-	daemon.Notify(ctx, p.log)
+	defer daemon.Notify(ctx, p.log).Silence()
 	return parts.Wait()
 }
 

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/alecthomas/kong"
-	"github.com/coreos/go-systemd/v22/daemon"
 
 	"bigpipe/cmd/internal/version"
 	"bigpipe/dataplane"
@@ -64,17 +62,6 @@ func (p Program) Parse(flags any, args []string) (status int, goOn bool) {
 func (p Program) Fail(status int, err error) int {
 	_, _ = fmt.Fprintf(p.Stderr, "%s: %v\n", p.Name, err) // nobody is left to tell if that fails
 	return status
-}
-
-// Notify tells systemd, where it asks for that, that the daemon is ready, and when ctx ends that it stops.
-func Notify(ctx context.Context, log *slog.Logger) {
-	tell := func(state string) {
-		if _, err := daemon.SdNotify(false, state); err != nil {
-			log.Warn("cannot tell systemd", "state", state, "error", err)
-		}
-	}
-	tell(daemon.SdNotifyReady)
-	context.AfterFunc(ctx, func() { tell(daemon.SdNotifyStopping) })
 }
 
 // Mapping says where addresses of a configuration are bound or dialled instead.

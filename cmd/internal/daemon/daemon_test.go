@@ -76,7 +76,7 @@ func TestMapping(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	var log bytes.Buffer
-	m, err := ServeMetrics(t.Context(), "127.0.0.1:0", slog.New(slog.NewTextHandler(&log, nil)))
+	m, err := ServeMetrics(t.Context(), "127.0.0.1:0", nil, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+
+	"bigpipe/dataplane/handover"
 )
 
 // Metrics serves what others watch a daemon by: /metrics, /healthz and /readyz, on loopback /debug/pprof/ too. Nil serves
@@ -25,18 +28,30 @@ type Metrics struct {
 	server   *http.Server
 	ready    atomic.Pointer[func() error]
 	serving  sync.WaitGroup
+	name     string
+	socket   *os.File
 }
 
-// ServeMetrics begins to serve on an address; "" is nil. Close ends it.
-func ServeMetrics(ctx context.Context, address string, log *slog.Logger) (*Metrics, error) {
+// ServeMetrics begins to serve on an address, on the socket for it that is there already or on a new one; "" is nil. Close ends
+// it.
+func ServeMetrics(ctx context.Context, address string, sockets *handover.Sockets, log *slog.Logger) (*Metrics, error) {
 	if address == "" {
 		return nil, nil
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	name := "metrics " + address
+	l, err := sockets.Listener(name, "tcp "+address)
+	if l == nil && err == nil {
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", address)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), name: name}
+	if tcp, ok := l.(*net.TCPListener); ok {
+		if m.socket, err = tcp.File(); err != nil {
+			return nil, errors.Join(fmt.Errorf("metrics: %w", err), l.Close())
+		}
+	}
 	m.Ready(func() error { return errors.New("not serving yet") })
 	m.Add(collectors.NewGoCollector())
 	m.Add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -106,10 +121,19 @@ func (m *Metrics) readyz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// Close ends serving.
+// Sockets returns what another process needs to go on in place of this one. They are good until Close.
+func (m *Metrics) Sockets() []handover.Socket {
+	if m == nil || m.socket == nil {
+		return nil
+	}
+	return []handover.Socket{{Name: m.name, File: m.socket}}
+}
+
+// Close ends serving. Closing twice does nothing.
 func (m *Metrics) Close() {
 	if m != nil {
 		_ = m.server.Close() // nobody is left to tell
 		m.serving.Wait()
+		_ = m.socket.Close()
 	}
 }
