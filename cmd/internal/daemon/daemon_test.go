@@ -125,7 +125,7 @@ func TestOneAtATime(t *testing.T) {
 }
 
 func TestMetrics_none(t *testing.T) {
-	m, err := ServeMetrics(t.Context(), "", slog.New(slog.DiscardHandler))
+	m, err := ServeMetrics(t.Context(), "", nil, slog.New(slog.DiscardHandler))
 	if m != nil || err != nil {
 		t.Fatal(m, err)
 	}
