@@ -35,9 +35,6 @@ type Listener struct {
 // Listen binds an address, which may have port 0, and begins to accept. An IPv6 address accepts only IPv6. The error wraps the
 // kernel's: unix.EADDRNOTAVAIL when the host does not have the address, unix.EADDRINUSE when it is taken.
 func Listen(t *Table, addr netip.AddrPort, s Settings) (*Listener, error) {
-	if err := t.polls.start(); err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", addr, err)
-	}
 	fd, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
@@ -69,8 +66,11 @@ func ListenOn(t *Table, file *os.File, s Settings) (*Listener, error) {
 func newListener(t *Table, file *os.File, s Settings) (*Listener, error) {
 	l := &Listener{table: t, file: file}
 	l.settings.Store(s.withDefaults())
-	var err error
-	if l.raw, err = file.SyscallConn(); err == nil {
+	err := t.polls.start()
+	if err == nil {
+		l.raw, err = file.SyscallConn()
+	}
+	if err == nil {
 		err = l.raw.Control(func(fd uintptr) { l.addr = localAddr(int(fd)) })
 	}
 	if err != nil {

@@ -52,11 +52,15 @@ func TestListenOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	next, err := ListenOn(b.table, file, b.set)
+	table := NewTable(slog.New(slog.DiscardHandler)) // of the next process
+	next, err := ListenOn(table, file, b.set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer next.Drain(context.Background())
+	defer func() {
+		next.Drain(context.Background())
+		table.Close()
+	}()
 	if next.Addr() != b.l.Addr() {
 		t.Errorf("it is bound to %s, not %s", next.Addr(), b.l.Addr())
 	}
