@@ -126,6 +126,79 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// Of UDP the socket goes on: a client's next datagram goes to its member through the next process, and what the member still
+// sends to the first one reaches the client too.
+func TestHandOverUDP(t *testing.T) {
+	dir := t.TempDir()
+	newEcho := func() net.PacketConn {
+		c, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	members := [2]net.PacketConn{newEcho(), newEcho()}
+	var echoes sync.WaitGroup
+	var flows [2]atomic.Pointer[net.Addr] // where the last datagram came from
+	for i, m := range members {
+		echoes.Go(func() {
+			b := make([]byte, 100)
+			for {
+				n, from, err := m.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				flows[i].Store(&from)
+				_, _ = m.WriteTo(fmt.Appendf(nil, "%d %s", i, b[:n]), from)
+			}
+		})
+	}
+	defer func() {
+		members[0].Close()
+		members[1].Close()
+		echoes.Wait()
+	}()
+	first := startProcess(t, dir)
+	first.apply(simplePool("p", 600, members[0].LocalAddr().String(), members[1].LocalAddr().String()), virtualServer(web, "p"),
+		object(&pb.Service{Port: 80, Tcp: new(false), Udp: new(true)}))
+	bound, _ := first.engine.Bound(web)
+	c, err := net.Dial("udp", bound.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	receive := func() string {
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+	ask := func(text string) string {
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		return receive()
+	}
+	want(t, ask("one"), "0 one")
+	old := *flows[0].Load()
+	second := first.succeed(dir)
+	for i := range 20 {
+		want(t, ask(fmt.Sprint("datagram ", i)), fmt.Sprint("0 datagram ", i))
+	}
+	if now := *flows[0].Load(); now.String() == old.String() {
+		t.Error("the first process still forwards what clients send")
+	}
+	if _, err := members[0].WriteTo([]byte("late"), old); err != nil {
+		t.Fatal(err)
+	}
+	want(t, receive(), "late")
+	want(t, reasons(second.engine.Status().GetNotInEffect()), "")
+	first.cancel()
+}
+
 // A record that is in use by a connection that stayed behind does not age, and begins to with the end of the connection.
 func TestHandOverKeepsRecordsInUse(t *testing.T) {
 	dir := t.TempDir()
