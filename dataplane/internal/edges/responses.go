@@ -67,6 +67,8 @@ var Responses = []Response{
 	unchanged("status_line_999", get, Message("HTTP/1.1 999 Odd", "Content-Length: 0")),
 	unchanged("status_line_longest", get, Message("HTTP/1.1 200 "+strings.Repeat("x", longestStatusLine-13), "Content-Length: 0")),
 	bad("status_line_too_long", get, Message("HTTP/1.1 200 "+strings.Repeat("x", longestStatusLine-12), "Content-Length: 0")),
+	unchanged("fields_100", get, OK(append(fields(99), "Content-Length: 0")...)),
+	unchanged("bytes_65536", get, OK("Content-Length: 0", "A: "+strings.Repeat("b", 65536-len("Content-Length: 0\r\nA: \r\n")))),
 	bad("fields_101", get, OK(strings.Split(strings.Repeat("A: b\n", 100)+"A: b", "\n")...)),
 	bad("field_bytes", get, OK("A: "+strings.Repeat("b", 65537))),
 
