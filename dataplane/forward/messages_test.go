@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"bigpipe/dataplane/internal/edges"
-	"bigpipe/dataplane/pool"
 )
 
 // step is what the member does on one of its connections: it reads a request and answers.
@@ -132,8 +131,8 @@ var conversations = []conversation{
 
 func TestConversations(t *testing.T) {
 	for _, talk := range conversations {
-		for name, perRequest := range map[string]bool{"connection": false, "request": true} {
-			t.Run(talk.name+"/"+name, func(t *testing.T) {
+		for _, m := range manners {
+			t.Run(talk.name+"/"+m.name, func(t *testing.T) {
 				conns := make(chan []step, len(talk.member))
 				for _, steps := range talk.member {
 					conns <- steps
@@ -145,14 +144,13 @@ func TestConversations(t *testing.T) {
 						t.Error("one connection too many")
 					}
 					for _, s := range steps {
-						if got := o.read(p); got != s.request {
-							t.Errorf("the member got\n%q, want\n%q", got, s.request)
+						if got, want := o.read(p), m.toMember(s.request); got != want {
+							t.Errorf("the member got\n%q, want\n%q", got, want)
 						}
 						p.send(s.answer)
 					}
 				})
-				b := newLab(t, Settings{HTTP: true, PerRequest: perRequest, Pools: []*pool.Pool{compilePool(t, plain(o), nil)}})
-				c := b.dial()
+				c := m.lab(t, plain(o)).dial()
 				c.send(talk.client)
 				if got, err := c.rest(); got != talk.answers || err != nil {
 					t.Errorf("the client got %v\n%q, want\n%q", err, got, talk.answers)
@@ -167,8 +165,8 @@ func TestConversations(t *testing.T) {
 
 // Pain 95: a fault in a body that comes later ends the member's connection, although it has served a request before.
 func TestFaultEndsMembersConnection(t *testing.T) {
-	for name, perRequest := range map[string]bool{"connection": false, "request": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, m := range manners {
+		t.Run(m.name, func(t *testing.T) {
 			const begin = "1\r\na\r\n"
 			began := make(chan string, 1)
 			o := newOrigin(t, "s", "127.0.0.11:0", func(o *origin, p *peer) {
@@ -178,7 +176,7 @@ func TestFaultEndsMembersConnection(t *testing.T) {
 				rest, _ := p.rest()
 				began <- rest
 			})
-			c := newLab(t, Settings{HTTP: true, PerRequest: perRequest, Pools: []*pool.Pool{compilePool(t, plain(o), nil)}}).dial()
+			c := m.lab(t, plain(o)).dial()
 			c.send(getPlain)
 			expect(t, c.response(), "s", nil)
 			c.send(edges.Post(edges.Chunked) + begin)

@@ -189,7 +189,11 @@ func FuzzResponseHead(f *testing.F) {
 		if whole.size == 0 {
 			return
 		}
-		// What the client reads means the same, but for what its version keeps from it.
+		// What the client reads means the same, but for what its version keeps from it. Where its lines are at their limit, ours
+		// are too many for a reader like us.
+		if bytes.Count(data, []byte("\n")) >= MaxFields || len(data) > MaxFieldBytes-64 {
+			return
+		}
 		again, err := readResponse(asked, [][]byte{[]byte(whole.out)})
 		if err != nil || again.status != whole.status || again.length != whole.length {
 			t.Fatalf("forwarded %q: %+v, %v", whole.out, again, err)
