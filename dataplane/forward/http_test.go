@@ -116,12 +116,42 @@ func TestLargestHead(t *testing.T) {
 
 // Pain 94: Connection must not remove fields that matter.
 func TestConnectionNamesFields(t *testing.T) {
-	o := three(t, nil)
-	b := httpLab(t, webPool(o...))
-	expect(t, b.ask(get("Connection: close, Cookie, Host", "Cookie: app=1; BIGipServerweb_pool="+value(o[1]))), "s2", nil)
-	if _, seen := o[1].seen(); !strings.Contains(seen[0], "Cookie: app=1; ") || !strings.Contains(seen[0], "Host: h\r\n") {
-		t.Errorf("the member got %q", seen)
+	t.Run("pain_94_Cookie_and_Host", func(t *testing.T) {
+		o := three(t, nil)
+		b := httpLab(t, webPool(o...))
+		expect(t, b.ask(get("Connection: close, Cookie, Host", "Cookie: app=1; BIGipServerweb_pool="+value(o[1]))), "s2", nil)
+		if _, seen := o[1].seen(); !strings.Contains(seen[0], "Cookie: app=1; ") || !strings.Contains(seen[0], "Host: h\r\n") {
+			t.Errorf("the member got %q", seen)
+		}
+	})
+	for name, body := range map[string]string{
+		"Content-Length": "Content-Length: 3\r\n\r\nabc", "Transfer-Encoding": "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+	} {
+		t.Run("pain_94_"+name, func(t *testing.T) {
+			o := newOrigin(t, "s", "127.0.0.11:0", nil)
+			c := sharing(t, plain(o), nil).dial()
+			for range 2 {
+				c.send("POST / HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, " + name + "\r\n" + body)
+				expect(t, c.response(), "s", nil)
+			}
+			want := "POST / HTTP/1.1\r\nHost: h\r\n" + body
+			if conns, seen := o.seen(); conns != 1 || len(seen) != 2 || seen[0] != want || seen[1] != want {
+				t.Errorf("the member got %q on %d connections", seen, conns)
+			}
+		})
 	}
+	t.Run("pain_94_response", func(t *testing.T) {
+		kept := "Set-Cookie: app=1\r\nContent-Length: 3\r\n"
+		o := newOrigin(t, "s", "127.0.0.11:0", script("HTTP/1.1 200 OK\r\nX-Server: s\r\nConnection: keep-alive, Set-Cookie, Content-Length\r\n"+kept+"\r\nok\n"))
+		c := sharing(t, plain(o), nil).dial()
+		for range 2 {
+			c.send(get())
+			if r := c.response(); r != "HTTP/1.1 200 OK\r\nX-Server: s\r\n"+kept+"\r\nok\n" {
+				t.Errorf("response %q", r)
+			}
+		}
+		connections(t, o, 1)
+	})
 }
 
 func TestNoMember(t *testing.T) {
@@ -275,7 +305,7 @@ func (p *peer) chunks() string {
 func TestExpect(t *testing.T) {
 	expectation := "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1048576\r\n\r\n"
 	body := strings.Repeat("x", 1<<20)
-	t.Run("waits", func(t *testing.T) {
+	t.Run("pain_93_waits", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", func(o *origin, p *peer) {
 			for p.head() != "" {
 				p.send("HTTP/1.1 100 Continue\r\n\r\n")
@@ -299,7 +329,7 @@ func TestExpect(t *testing.T) {
 		}
 	})
 	for name, answer := range map[string]string{"417": "HTTP/1.1 417 No\r\nX-Server: s\r\nContent-Length: 0\r\n\r\n", "200": ok("s")} {
-		t.Run(name+"_without_reading", func(t *testing.T) {
+		t.Run("pain_93_"+name+"_without_reading", func(t *testing.T) {
 			o := newOrigin(t, "s", "127.0.0.11:0", func(o *origin, p *peer) {
 				if p.head() != "" {
 					p.send(answer)
@@ -316,7 +346,7 @@ func TestExpect(t *testing.T) {
 			expect(t, c.response(), "s", o)
 		})
 	}
-	t.Run("409_stops_reading_and_closes", func(t *testing.T) {
+	t.Run("pain_93_409_stops_reading_and_closes", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", func(o *origin, p *peer) {
 			p.head()
 			p.send("HTTP/1.1 409 Conflict\r\nX-Server: s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")

@@ -112,7 +112,7 @@ func TestBrokenResponses(t *testing.T) {
 			}
 		}
 	}
-	t.Run("short_body", func(t *testing.T) {
+	t.Run("pain_99_short_body", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", once("HTTP/1.1 200 OK\r\nX-Server: s\r\nContent-Length: 100\r\n\r\nhello", false))
 		c := httpLab(t, webPool(o)).dial()
 		c.send(get())
@@ -121,7 +121,7 @@ func TestBrokenResponses(t *testing.T) {
 			t.Errorf("body %q", r)
 		}
 	})
-	t.Run("short_chunks", func(t *testing.T) {
+	t.Run("pain_99_short_chunks", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", once("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", false))
 		c := httpLab(t, plain(o)).dial()
 		c.send(get())
@@ -130,7 +130,7 @@ func TestBrokenResponses(t *testing.T) {
 			t.Errorf("body %q", r)
 		}
 	})
-	t.Run("until_close", func(t *testing.T) {
+	t.Run("pain_99_until_close", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", once("HTTP/1.1 200 OK\r\nX-Server: s\r\n\r\nhello", false))
 		c := httpLab(t, webPool(o)).dial()
 		c.send(get())
@@ -141,7 +141,7 @@ func TestBrokenResponses(t *testing.T) {
 			t.Errorf("body %q, %v", r, err)
 		}
 	})
-	t.Run("until_close_reset", func(t *testing.T) {
+	t.Run("pain_99_until_close_reset", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", once("HTTP/1.1 200 OK\r\n\r\nhello", true))
 		c := httpLab(t, plain(o)).dial()
 		c.send(get())
@@ -150,7 +150,7 @@ func TestBrokenResponses(t *testing.T) {
 			t.Errorf("body %q and a clean end", r)
 		}
 	})
-	t.Run("no_reply", func(t *testing.T) {
+	t.Run("pain_99_no_reply", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", once("", false))
 		if r := httpLab(t, webPool(o)).ask(get()); !strings.HasPrefix(r, "HTTP/1.1 502 ") || strings.Contains(r, "Set-Cookie") {
 			t.Errorf("answer %q", r)
@@ -171,23 +171,37 @@ func TestBrokenResponses(t *testing.T) {
 			t.Errorf("answer %q", r)
 		}
 	})
-	for name, text := range map[string]string{
-		"HEAD_with_body":   "HTTP/1.1 200 OK\r\nX-Server: s\r\nContent-Length: 5\r\n\r\nhello",
-		"HEAD_extra_reply": "HTTP/1.1 200 OK\r\nX-Server: s\r\nContent-Length: 5\r\n\r\n" + ok("stale"),
+	for name, c := range map[string]struct{ method, text string }{
+		"HEAD_with_body":   {"HEAD", "HTTP/1.1 200 OK\r\nX-Server: s\r\nContent-Length: 5\r\n\r\nhello"},
+		"HEAD_extra_reply": {"HEAD", "HTTP/1.1 200 OK\r\nX-Server: s\r\nContent-Length: 5\r\n\r\n" + ok("stale")},
+		"204_with_body":    {"GET", "HTTP/1.1 204 No Content\r\nX-Server: s\r\n\r\nhello"},
+		"304_with_body":    {"GET", "HTTP/1.1 304 Not Modified\r\nX-Server: s\r\n\r\n" + ok("stale")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := newOrigin(t, "s", "127.0.0.11:0", script(text))
-			c := httpLab(t, webPool(o)).dial()
-			for range 2 {
-				c.send("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n")
-				if h := c.head(); !strings.HasPrefix(h, "HTTP/1.1 200 OK\r\nX-Server: s\r\n") {
-					t.Errorf("head %q", h)
+		for mode, start := range map[string]func() (*lab, *origin){
+			"": func() (*lab, *origin) {
+				o := newOrigin(t, "s", "127.0.0.11:0", script(c.text))
+				return httpLab(t, webPool(o)), o
+			},
+			"_shared": func() (*lab, *origin) {
+				o := newOrigin(t, "s", "127.0.0.11:0", script(c.text))
+				return sharing(t, webPool(o), nil), o
+			},
+		} {
+			t.Run("pain_99_"+name+mode, func(t *testing.T) {
+				b, o := start()
+				client := b.dial()
+				for range 2 {
+					client.send(c.method + " / HTTP/1.1\r\nHost: h\r\n\r\n")
+					if h := client.head(); !strings.HasPrefix(h, "HTTP/1.1 ") || !strings.Contains(h, "X-Server: s\r\n") {
+						t.Errorf("head %q", h)
+					}
 				}
-			}
-			if conns, _ := o.seen(); conns != 2 {
-				t.Errorf("%d connections for 2 requests", conns)
-			}
-		})
+				if n := client.r.Buffered(); n > 0 {
+					t.Errorf("%d bytes of a body that there is not", n)
+				}
+				connections(t, o, 2)
+			})
+		}
 	}
 	t.Run("unasked_bytes_between_requests", func(t *testing.T) {
 		o := newOrigin(t, "s", "127.0.0.11:0", script(ok("s")+ok("stale")))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -145,6 +146,75 @@ func TestRetries(t *testing.T) {
 		if r := httpLab(t, p).ask(get(cookieOf(o[1]))); !strings.HasPrefix(r, "HTTP/1.1 503 ") {
 			t.Errorf("answer %q", r)
 		}
+	})
+	t.Run("5.3_POST_of_which_nothing_was_sent", func(t *testing.T) {
+		o := three(t, nil)
+		o[0].stop()
+		o[1].stop()
+		for _, b := range []*lab{httpLab(t, webPool(o...)), sharing(t, webPool(o...), nil)} {
+			expect(t, b.ask("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"), "s3", o[2])
+			c := b.dial()
+			c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n" + cookieOf(o[0]) + "\r\n\r\nabc")
+			c.send("def")
+			expect(t, c.response(), "s3", o[2])
+		}
+		if _, seen := o[2].seen(); len(seen) != 4 || !strings.HasSuffix(seen[3], "abcdef") {
+			t.Errorf("s3 got %q", seen)
+		}
+	})
+	t.Run("5.3_none_accepts", func(t *testing.T) {
+		o := three(t, nil)
+		for _, o := range o {
+			o.stop()
+		}
+		b := sharing(t, webPool(o...), nil)
+		c := b.dial()
+		for range 2 { // the client's connection goes on
+			c.send(get(cookieOf(o[1])))
+			if r := c.response(); !strings.HasPrefix(r, "HTTP/1.1 503 ") || strings.Contains(r, "Set-Cookie") {
+				t.Errorf("answer %q", r)
+			}
+		}
+		for _, m := range b.set.Pools[0].Members() {
+			if n := m.Counters().Counts().Total; n != 0 {
+				t.Errorf("%d connections counted at %s", n, m.Addr)
+			}
+		}
+	})
+	t.Run("5.3_connect_timeout_of_the_only_member", func(t *testing.T) {
+		p := webPool(&origin{addr: fullListener(t)})
+		p.ConnectTimeout = new(uint32(1))
+		if r := sharing(t, p, nil).ask(get()); !strings.HasPrefix(r, "HTTP/1.1 503 ") {
+			t.Errorf("answer %q", r)
+		}
+	})
+	// A new connection that dies is no reason to send again, whatever the method.
+	t.Run("5.3_died_new", func(t *testing.T) {
+		o := three(t, func(o *origin, p *peer) { o.read(p) })
+		for i, b := range []*lab{httpLab(t, webPool(o...)), sharing(t, webPool(o...), nil)} {
+			if r := b.ask(get(cookieOf(o[1]))); !strings.HasPrefix(r, "HTTP/1.1 502 ") || strings.Contains(r, "Set-Cookie") {
+				t.Errorf("answer %q", r)
+			}
+			connections(t, o[0], 0)
+			connections(t, o[1], i+1)
+			connections(t, o[2], 0)
+		}
+	})
+	// The member of a kept connection is gone: the request goes to another one, because there it is sent for the first time.
+	t.Run("5.3_died_reused_and_member_gone", func(t *testing.T) {
+		o := three(t, nil)
+		var stop sync.Once
+		o[0].stop()
+		first := newOrigin(t, "s1", "127.0.0.11:0", func(o *origin, p *peer) {
+			if o.read(p) != "" {
+				p.send(ok(o.name))
+				o.read(p)
+				stop.Do(func() { o.l.Close() })
+			}
+		})
+		b := sharing(t, webPool(first, o[1]), nil)
+		expect(t, b.ask(get()), "s1", first)
+		expect(t, b.ask(get(cookieOf(first))), "s2", o[1])
 	})
 	t.Run("pain_40_POST_partly_sent", func(t *testing.T) {
 		o := three(t, func(o *origin, p *peer) { p.head() })
