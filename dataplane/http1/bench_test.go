@@ -1,6 +1,11 @@
 package http1
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"bigpipe/dataplane/internal/edges"
+)
 
 var browserRequest = message("GET /shop/cart?item=4711&size=xl HTTP/1.1",
 	"Host: www.shop.example.test",
@@ -67,6 +72,7 @@ func TestNoAllocations(t *testing.T) {
 	for name, in := range map[string]string{
 		"small":    get(),
 		"browser":  browserRequest,
+		"largest":  largestRequest(),
 		"edited":   message("POST http://other/p HTTP/1.0", "Host: h", "Content-Length: 01", "Connection: x, keep-alive") + "a",
 		"upgrade":  get("Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: k"),
 		"chunked":  post("Transfer-Encoding: Chunked") + "1;x\r\na\r\n0\r\n\r\n",
@@ -100,6 +106,12 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+// largestRequest is a head that is as large as one may be.
+func largestRequest() string {
+	i := slices.IndexFunc(edges.Limits, func(row edges.Request) bool { return row.Name == "everything_at_its_limit" })
+	return edges.Limits[i].In
+}
+
 func benchmark(b *testing.B, in string, do func(*exchange, []byte) error) {
 	x, data := &exchange{}, []byte(in)
 	b.ReportAllocs()
@@ -124,6 +136,15 @@ func BenchmarkParseRequest(b *testing.B) {
 	}
 	b.Run("small", func(b *testing.B) { benchmark(b, get(), parse) })
 	b.Run("browser", func(b *testing.B) { benchmark(b, browserRequest, parse) })
+	b.Run("largest", func(b *testing.B) { benchmark(b, largestRequest(), parse) })
+}
+
+func BenchmarkParseResponse(b *testing.B) {
+	benchmark(b, serverResponse, func(x *exchange, in []byte) error {
+		x.r.Reset(Asked{KeepAlive: true})
+		_, err := x.r.Parse(in)
+		return err
+	})
 }
 
 func BenchmarkResponse(b *testing.B) {

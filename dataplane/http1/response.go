@@ -119,7 +119,7 @@ func (r *Response) finish() error {
 	if err := r.readConnection(); err != nil {
 		return err
 	}
-	if r.status == 101 || r.status == 426 {
+	if r.status == 101 || r.status == 426 && r.has(KindUpgrade) {
 		r.keepUpgrade()
 	}
 	r.decideFraming()
