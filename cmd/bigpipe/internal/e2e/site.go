@@ -2,12 +2,14 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"bigpipe/cmd/internal/process"
@@ -24,6 +26,7 @@ type Site struct {
 	members   map[netip.AddrPort]*Member
 	jars      map[string]jar
 	held      map[string]*held
+	retired   []*process.Process // dataplanes that were taken over from
 }
 
 // NewSite returns a site on which nothing runs. Every ADDRESS:SERVICE of text gets a place on loopback.
@@ -63,6 +66,33 @@ func (s *Site) StartDaemon(name string, more ...string) error {
 	if s.daemon(name) != nil {
 		return fmt.Errorf("%s runs already", name)
 	}
+	return s.launch(name, more)
+}
+
+// HandOver starts another dataplane, which takes the place of the one that runs. It returns when that accepts nothing any more;
+// it ends with its last connection, or with the site.
+func (s *Site) HandOver() error {
+	old, err := s.take("dataplane")
+	if err != nil {
+		return err
+	}
+	s.retired = append(s.retired, old)
+	if err := s.launch("dataplane", []string{"--take-over"}); err != nil {
+		return err
+	}
+	const over = `"another process has taken over" pid=%d `
+	next := s.daemon("dataplane")
+	return next.Await(context.Background(), startTime, func() error {
+		log, err := os.ReadFile(next.Log)
+		if err == nil && !strings.Contains(string(log), fmt.Sprintf(over, next.PID())) {
+			err = errors.New("it has not taken over")
+		}
+		return err
+	})
+}
+
+// launch starts a daemon, and waits until its socket accepts connections.
+func (s *Site) launch(name string, more []string) error {
 	args := []string{"--state-dir", filepath.Join(s.Dir, name), "--listen", "unix://" + s.socket(name)}
 	switch name {
 	case "mgmtd":
@@ -87,6 +117,15 @@ func (s *Site) daemon(name string) *process.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.daemons[name]
+}
+
+// PID is the process number of a daemon that runs.
+func (s *Site) PID(name string) int { return s.daemon(name).PID() }
+
+// Log returns what a daemon has printed.
+func (s *Site) Log(name string) (string, error) {
+	text, err := os.ReadFile(s.log(name))
+	return string(text), err
 }
 
 // StopDaemon asks a daemon to end and waits for it.
@@ -170,6 +209,9 @@ func (s *Site) Close() error {
 			errs = append(errs, s.StopDaemon(name))
 		}
 		errs = append(errs, fault(s.log(name)))
+	}
+	for _, p := range s.retired {
+		errs = append(errs, p.Stop(stopTime))
 	}
 	for _, m := range s.members {
 		m.Stop()
