@@ -1,7 +1,8 @@
 // Package forward carries connections between clients and pool members: TCP byte for byte, HTTP/1.x message by message.
 //
 // A [Table] holds all open connections of the process and ends what waits too long; a [Listener] accepts the connections of
-// one virtual server and treats them by its [Settings], which can be replaced at any time.
+// one virtual server and treats them by its [Settings], which can be replaced at any time. A [UDPListener] does the same for
+// datagrams: what a client sends to a virtual server is a flow, which is decided like a TCP connection and ends when it is idle.
 //
 // # Settings and open connections
 //
@@ -17,4 +18,8 @@
 // by epoll descriptors of the table that the runtime's poller waits on. A
 // connection holds buffers only while it has bytes in them. Deadlines are numbers in the connection: one sweep each 100 ms
 // wakes those that have passed, so a limit is kept within about 100 ms and no timer is set on the way.
+//
+// UDP has a worker for each processor, a goroutine with an epoll descriptor of its own. A listener and its flows belong to one
+// of them, so datagrams keep their order, and one virtual server uses one processor. Many datagrams are received and sent with
+// one system call; each flow has a socket that is connected to its member.
 package forward

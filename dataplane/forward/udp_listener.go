@@ -3,7 +3,6 @@ package forward
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bigpipe/dataplane/pool"
-	"bigpipe/dataplane/rule"
 )
 
 // UDPListener forwards the datagrams of one virtual server. All that a client sends within the idle timeout is one flow, and
@@ -364,96 +362,4 @@ func (w *udpWorker) admitted(f *udpFlow) (ok bool) {
 	var err error
 	f.slot, err = w.watch(f.fd, unix.EPOLLIN, slot{flow: f})
 	return err == nil
-}
-
-// choose decides where the flow goes, and connects to the member.
-func (f *udpFlow) choose(set *Settings) error {
-	in := rule.Input{Client: f.client(), Server: set.Virtual, Protocol: rule.UDP}
-	contact := f.contact()
-	if contact.IsValid() {
-		in.Server = contact
-	}
-	c := set.route(&in)
-	if c.action != rule.UsePool {
-		return errGone
-	}
-	err := c.pool.Choose(&f.decision, &pool.Input{Client: f.client(), Virtual: set.Virtual, Destination: contact, Fresh: c.fresh})
-	if err != nil {
-		return err
-	}
-	return f.reach()
-}
-
-// reach connects to the chosen member, or the next one that there is a way to.
-func (f *udpFlow) reach() error {
-	for {
-		err := f.dial(f.decision.Member)
-		if err == nil {
-			f.decision.Accepted()
-			return nil
-		}
-		if errors.Is(err, errLocal) {
-			return err
-		}
-		if err := f.decision.Refused(); err != nil {
-			return err
-		}
-	}
-}
-
-// dial connects to a member. Where sockets have run out, the flow that was used longest ago gives up its own.
-func (f *udpFlow) dial(m *pool.Member) error {
-	if !m.Dial.IsValid() {
-		return unix.EADDRNOTAVAIL
-	}
-	err := f.connect(m)
-	if errors.Is(err, errLocal) && f.listener.worker.evict(f.listener, f) {
-		err = f.connect(m)
-	}
-	return err
-}
-
-func (f *udpFlow) connect(m *pool.Member) error {
-	fd, err := unix.Socket(family(m.Dial.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return dialError(err)
-	}
-	if f.listener.settings.Load().Transparent {
-		if err := impersonate(fd, f.client().Addr()); err != nil {
-			_ = unix.Close(fd)
-			return err
-		}
-	}
-	to := newSockaddr(m.Dial)
-	if errno := connect(fd, &to); errno != 0 {
-		_ = unix.Close(fd)
-		if errno == unix.EAGAIN { // no port is left
-			return errLocal
-		}
-		return dialError(errno)
-	}
-	f.fd = fd
-	return nil
-}
-
-// end closes the flow.
-func (f *udpFlow) end() {
-	if f.ended {
-		return
-	}
-	f.ended = true
-	l := f.listener
-	w := l.worker
-	f.count()
-	f.decision.Release()
-	f.counters.Close()
-	f.leave()
-	if f.fd >= 0 {
-		_ = unix.Close(f.fd)
-	}
-	w.forget(f.slot)
-	l.flows.remove(f)
-	w.owner.open.Add(-1)
-	w.owner.table.ended()
-	l.closeIfDrained()
 }

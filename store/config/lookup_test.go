@@ -103,6 +103,33 @@ func TestListening(t *testing.T) {
 	}
 }
 
+func TestIdleTimes(t *testing.T) {
+	service := func(s *pb.Service) *pb.Object {
+		s.Port = 80
+		return &pb.Object{Kind: &pb.Object_Service{Service: s}}
+	}
+	both := service(&pb.Service{TimeoutTcp: proto.Uint32(1005), TimeoutUdp: proto.Uint32(30)})
+	for _, tt := range []struct {
+		name     string
+		virtual  *pb.VirtualServer
+		service  *pb.Object
+		tcp, udp time.Duration
+	}{
+		{"nothing", &pb.VirtualServer{}, service(&pb.Service{}), 0, 0},
+		{"treaper_and_udp", &pb.VirtualServer{}, both, 1005 * time.Second, 30 * time.Second},
+		{"virtual_server", &pb.VirtualServer{IdleTimeout: proto.Uint32(7)}, service(&pb.Service{}), 7 * time.Second, 7 * time.Second},
+		{"both", &pb.VirtualServer{IdleTimeout: proto.Uint32(7)}, both, 7 * time.Second, 30 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.virtual.Address = "10.0.0.1:80"
+			v := NewTree(tt.service)
+			if tcp, udp := IdleTCP(v, tt.virtual), IdleUDP(v, tt.virtual); tcp != tt.tcp || udp != tt.udp {
+				t.Errorf("tcp %v, udp %v", tcp, udp)
+			}
+		})
+	}
+}
+
 func TestPersistTimeout(t *testing.T) {
 	mode := func(m pb.PersistMode) *pb.Pool { return &pb.Pool{PersistMode: m.Enum()} }
 	for _, tt := range []struct {
