@@ -10,6 +10,12 @@
 // the first request of a connection and again only when the member that it has cannot be reached any more (rules O-1, O-15), or
 // for each request where Settings.PerRequest says so.
 //
+// # Connections to members
+//
+// Settings.OneConnect leaves a connection, as soon as the response on it was read, to whoever needs one to that member next:
+// the table keeps such spares, without a goroutine, and closes them when the member says anything, when they are too old, or
+// when what they were kept for is no more. Whatever is in doubt is closed.
+//
 // # Input and output
 //
 // A goroutine serves an HTTP connection while a request is in transit, a second one only while bytes can come from both sides;

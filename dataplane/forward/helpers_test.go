@@ -181,6 +181,7 @@ func newOrigin(t testing.TB, name, addr string, serve func(o *origin, p *peer)) 
 				c.Close()
 				o.mu.Lock()
 				o.closed++
+				delete(o.open, c)
 				o.mu.Unlock()
 			})
 		}

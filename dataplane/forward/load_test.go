@@ -17,10 +17,10 @@ import (
 	"bigpipe/dataplane/pool"
 )
 
-// No growth with requests: what is in use after many is what was in use after few.
+// No growth with requests and with connections to members: what is in use after many is what was in use after few.
 func TestNothingGrows(t *testing.T) {
 	o := newOrigin(t, "s", "127.0.0.11:0", rawServer)
-	b := sharing(t, webPool(o), func(s *Settings) { s.OneConnect.MaxReuse = 100 })
+	b := sharing(t, webPool(o), func(s *Settings) { s.OneConnect.MaxReuse = 2 })
 	ask := asker(t, b, browser)
 	inUse := func(requests int) uint64 {
 		for range requests {
@@ -33,11 +33,11 @@ func TestNothingGrows(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	before := inUse(2000)
-	if after := inUse(20000); after > before+256<<10 && !raceEnabled {
+	before := inUse(3000)
+	if after := inUse(15000); after > before+256<<10 && !raceEnabled {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)
 	}
-	if n := b.table.Spares(); n != 1 {
+	if n := b.table.Spares(); n > 1 {
 		t.Errorf("%d spare connections", n)
 	}
 }

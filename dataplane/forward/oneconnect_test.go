@@ -306,6 +306,19 @@ func TestOneConnectShares(t *testing.T) {
 		b.spares(1)
 		c.response()
 	})
+	// A limit of a member bounds the requests that are on their way, not the clients (rule O-8).
+	t.Run("O-8_limit_of_requests", func(t *testing.T) {
+		o := newOrigin(t, "s1", "127.0.0.11:0", nil)
+		p := webPool(o)
+		p.Members[0].Limit = new(uint32(1))
+		b := sharing(t, p, nil)
+		for range 3 {
+			c := b.dial() // it stays
+			c.send(get())
+			expect(t, c.response(), "s1", o)
+		}
+		connections(t, o, 1)
+	})
 	t.Run("share_pools", func(t *testing.T) {
 		for _, share := range []bool{false, true} {
 			o := newOrigin(t, "s1", "127.0.0.11:0", nil)
@@ -324,6 +337,24 @@ func TestOneConnectShares(t *testing.T) {
 			l.Drain(t.Context())
 		}
 	})
+}
+
+// Rule O-9: the whole request must have been sent.
+func TestDelivered(t *testing.T) {
+	for _, c := range []struct{ sent, uploading, uploaded, want bool }{
+		{true, false, false, true}, {false, false, false, false}, {true, true, true, true}, {true, true, false, false},
+	} {
+		x := exchange{f: &flow{settings: &Settings{OneConnect: shareAll()}}, sent: c.sent}
+		text := []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		if n, err := x.response.Parse(text); n != len(text) || err != nil {
+			t.Fatal(err)
+		}
+		x.upload.started = c.uploading
+		x.upload.sent.Store(c.uploaded)
+		if got := x.reusable(); got != c.want {
+			t.Errorf("%+v: reusable %v", c, got)
+		}
+	}
 }
 
 // Rule O-9: what is not used again.

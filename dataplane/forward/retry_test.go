@@ -200,21 +200,28 @@ func TestRetries(t *testing.T) {
 			connections(t, o[2], 0)
 		}
 	})
-	// The member of a kept connection is gone: the request goes to another one, because there it is sent for the first time.
+	// The member of a kept connection is gone: the request goes to another one, because there it is sent for the first time;
+	// but not on a kept connection, which may be dead too.
 	t.Run("5.3_died_reused_and_member_gone", func(t *testing.T) {
-		o := three(t, nil)
 		var stop sync.Once
-		o[0].stop()
-		first := newOrigin(t, "s1", "127.0.0.11:0", func(o *origin, p *peer) {
+		dies := func(o *origin, p *peer) {
 			if o.read(p) != "" {
 				p.send(ok(o.name))
 				o.read(p)
-				stop.Do(func() { o.l.Close() })
+				if o.name == "s1" {
+					stop.Do(func() { o.l.Close() })
+				}
 			}
-		})
-		b := sharing(t, webPool(first, o[1]), nil)
-		expect(t, b.ask(get()), "s1", first)
-		expect(t, b.ask(get(cookieOf(first))), "s2", o[1])
+		}
+		one, two := newOrigin(t, "s1", "127.0.0.11:0", dies), newOrigin(t, "s2", "127.0.0.12:0", dies)
+		b := sharing(t, webPool(one, two), nil)
+		expect(t, b.ask(get(cookieOf(one))), "s1", nil)
+		expect(t, b.ask(get(cookieOf(two))), "s2", nil)
+		b.spares(2)
+		expect(t, b.ask(get(cookieOf(one))), "s2", two)
+		if conns, seen := two.seen(); conns != 2 || len(seen) != 2 {
+			t.Errorf("s2 got %d requests on %d connections", len(seen), conns)
+		}
 	})
 	t.Run("pain_40_POST_partly_sent", func(t *testing.T) {
 		o := three(t, func(o *origin, p *peer) { p.head() })
