@@ -146,7 +146,12 @@ func (e *Engine) restore(o *EngineOptions) (tree *config.Tree, applied *pb.Apply
 
 // succeed takes the place of the dataplane that was taken. On an error the engine is closed.
 func (e *Engine) succeed(o *EngineOptions) error {
-	if err := e.claim(o.Taken); err != nil {
+	err := e.claim(o.Taken)
+	if err != nil && died(context.Background(), o.StateDir, err) {
+		e.log.Warn("the dataplane before this one has died; what it had given is in effect", "pid", o.Taken.conn.PID(), "error", err)
+		err = nil
+	}
+	if err != nil {
 		e.journal = nil // nothing may be written
 		o.Taken.Close()
 		e.Close(context.Background())

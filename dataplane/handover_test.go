@@ -343,6 +343,67 @@ func TestHandOverFails(t *testing.T) {
 	want(t, second.who(web), "a")
 }
 
+// A dataplane that dies in the middle is succeeded all the same: with what it had said last of all where it had given
+// everything, else with what is on the disk.
+func TestGiverDies(t *testing.T) {
+	t.Run("before it has given everything", func(t *testing.T) {
+		dir := t.TempDir()
+		l, err := handover.Listen(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var giving sync.WaitGroup
+		giving.Go(func() {
+			c, err := l.Accept(func(err error) { t.Error(err) })
+			if err != nil {
+				return
+			}
+			l.Close()
+			_ = c.Send(sayConfiguration, []byte(journalMagic))
+			c.Close()
+		})
+		p := startProcess(t, dir)
+		giving.Wait()
+		want(t, reasons(p.apply(plainPool("p", "127.0.0.1:1"))), "")
+	})
+	t.Run("before the promise", func(t *testing.T) {
+		dir := t.TempDir()
+		a, b := newMember(t, "a", false), newMember(t, "b", false)
+		first := newSite(t, dir, mapped)
+		first.apply(simplePool("p", 600, a.addr(), b.addr()), virtualServer(web, "p"))
+		want(t, first.who(web), "a")
+		l, err := handover.Listen(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var giving sync.WaitGroup
+		giving.Go(func() {
+			c, err := l.Accept(func(err error) { t.Error(err) })
+			if err != nil {
+				return
+			}
+			l.Close()
+			first.engine.mu.Lock()
+			if err := (&giver{engine: first.engine}).prepare(c); err != nil {
+				t.Error(err)
+			}
+			first.engine.mu.Unlock()
+			if err := expect(c, sayReady, patience); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		})
+		second := startProcess(t, dir)
+		giving.Wait()
+		first.close()
+		second.revision = first.revision
+		for range 3 {
+			want(t, second.who(web), "a")
+		}
+		want(t, reasons(second.apply(plainPool("q", b.addr()))), "")
+	})
+}
+
 // A dataplane that is asked while it ends gives nothing; what it says makes no sense to one that takes over.
 func TestTakeRefuses(t *testing.T) {
 	for name, give := range map[string]func(*handover.Conn){

@@ -28,7 +28,7 @@ type Taken struct {
 }
 
 // Take asks the dataplane that runs with a state directory for everything it has. The sockets are added to s. It returns nil
-// if none runs. On an error the other one goes on.
+// if none runs, or it dies meanwhile. On an error the other one goes on.
 func Take(ctx context.Context, stateDir string, s *handover.Sockets, log *slog.Logger) (*Taken, error) {
 	conn, err := handover.Dial(ctx, stateDir)
 	if errors.Is(err, handover.ErrNobody) {
@@ -43,10 +43,23 @@ func Take(ctx context.Context, stateDir string, s *handover.Sockets, log *slog.L
 	if err := t.receive(s); err != nil {
 		t.Close()
 		s.Drop()
+		if died(ctx, stateDir, err) {
+			log.Warn("the dataplane that was to be taken over has died", "pid", conn.PID(), "error", err)
+			return nil, nil
+		}
 		return nil, fmt.Errorf("take over from process %d: %w", conn.PID(), err)
 	}
 	log.Info("taking over", "pid", conn.PID(), "revision", t.header.GetRevision(), "objects", t.tree.Len(""), "records", t.records.Len())
 	return t, nil
+}
+
+// died reports whether an error means that the process at the other end is no more: the connection broke without a word, and
+// nobody waits for others in its place.
+func died(ctx context.Context, stateDir string, err error) bool {
+	if _, refused := errors.AsType[handover.Refused](err); refused {
+		return false
+	}
+	return !handover.Alive(ctx, stateDir)
 }
 
 // Close gives up; the other dataplane goes on.

@@ -115,6 +115,9 @@ func TestNobody(t *testing.T) {
 	if _, err := Dial(t.Context(), dir); !errors.Is(err, ErrNobody) {
 		t.Errorf("nobody listens: %v", err)
 	}
+	if Alive(t.Context(), dir) {
+		t.Error("nobody is alive")
+	}
 	info, err := os.Stat(filepath.Join(dir, socketName))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)

@@ -59,6 +59,27 @@ func (l *Listener) Close() { _ = l.listener.Close() }
 
 // Dial asks the process that runs with a state directory. The error is ErrNobody if there is none.
 func Dial(ctx context.Context, dir string) (*Conn, error) {
+	conn, err := dial(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newConn(conn)
+	if err != nil {
+		return nil, fmt.Errorf("hand-over: %w", err)
+	}
+	return c, nil
+}
+
+// Alive reports whether a process waits for others in a state directory, without a word to it.
+func Alive(ctx context.Context, dir string) bool {
+	conn, err := dial(ctx, dir)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !errors.Is(err, ErrNobody)
+}
+
+func dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unixpacket", filepath.Join(dir, socketName))
 	switch {
@@ -67,9 +88,5 @@ func Dial(ctx context.Context, dir string) (*Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("hand-over: %w", err)
 	}
-	c, err := newConn(conn.(*net.UnixConn))
-	if err != nil {
-		return nil, fmt.Errorf("hand-over: %w", err)
-	}
-	return c, nil
+	return conn.(*net.UnixConn), nil
 }
