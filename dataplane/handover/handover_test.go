@@ -86,7 +86,7 @@ func TestMessages(t *testing.T) {
 		t.Error("what is too large is sent")
 	}
 	giver.Refuse(errors.New("busy"))
-	if _, err := taker.Receive(); err != Refused("busy") {
+	if _, err := taker.Receive(); !errors.Is(err, Refused("busy")) {
 		t.Errorf("refused: %v", err)
 	}
 	taker.Within(time.Millisecond)
