@@ -119,7 +119,7 @@ func (r *Response) finish() error {
 	if err := r.readConnection(); err != nil {
 		return err
 	}
-	if r.status == 101 || r.status == 426 && r.has(KindUpgrade) {
+	if r.keepsUpgrade() {
 		r.keepUpgrade()
 	}
 	r.decideFraming()
@@ -158,6 +158,11 @@ func (r *Response) dropFraming() {
 			r.Drop(i)
 		}
 	}
+}
+
+// keepsUpgrade reports whether the Upgrade fields are forwarded: the protocol is switched, or has to be.
+func (r *Response) keepsUpgrade() bool {
+	return r.status == 101 || r.status == 426 && r.has(KindUpgrade)
 }
 
 // Status returns the status code, 100 to 999.
@@ -203,13 +208,10 @@ func (r *Response) After() After {
 // in an interim response and in a 101 response.
 func (r *Response) AppendHead(dst []byte, after After) []byte {
 	dst = r.appendFields(dst, 0)
-	switch {
-	case r.status == 101:
-		if !r.has(KindConnection) {
-			dst = AppendField(dst, "Connection", upgradeOption)
-		}
-		return dst
-	case r.Interim():
+	if r.keepsUpgrade() && !r.has(KindConnection) {
+		dst = AppendField(dst, "Connection", upgradeOption)
+	}
+	if r.status < 200 {
 		return dst
 	}
 	if r.After() == Close {

@@ -75,6 +75,7 @@ var Responses = []Response{
 	answered("hop_by_hop", get, OK("Connection: keep-alive", "Keep-Alive: timeout=5", "A: b", "Proxy-Connection: x", "Content-Length: 0"), OK("A: b", "Content-Length: 0")),
 	answered("upgrade_offer_not_forwarded", get, OK("Upgrade: h2,h2c", "Connection: Upgrade", "Content-Length: 0"), OK("Content-Length: 0")),
 	answered("upgrade_required", get, Message("HTTP/1.1 426 Upgrade Required", "Upgrade: TLS/1.0", "Connection: close, Upgrade", "Content-Length: 0"), Message("HTTP/1.1 426 Upgrade Required", "Upgrade: TLS/1.0", "Connection: upgrade", "Content-Length: 0")),
+	answered("upgrade_required_without_connection", get, Message("HTTP/1.1 426 Upgrade Required", "Upgrade: TLS/1.0", "Content-Length: 0"), Message("HTTP/1.1 426 Upgrade Required", "Upgrade: TLS/1.0", "Content-Length: 0", "Connection: upgrade")),
 	answered("upgrade_required_but_none_named", get, Message("HTTP/1.1 426 Upgrade Required", "Connection: keep-alive", "Content-Length: 0"), Message("HTTP/1.1 426 Upgrade Required", "Content-Length: 0")),
 	answered("until_close", get, OK("A: b")+"until the end", OK("A: b", "Connection: close")+"until the end"),
 	answered("until_close_HTTP10", get, Message("HTTP/1.0 200 OK")+"until the end", Message("HTTP/1.0 200 OK", "Connection: close")+"until the end"),
