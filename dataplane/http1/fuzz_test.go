@@ -221,7 +221,7 @@ func checkOthersResponse(t *testing.T, asked Asked, facts *responseFacts) {
 		if theirs, err = http.ReadResponse(in, &http.Request{Method: method}); err != nil {
 			return
 		}
-		if theirs.StatusCode >= 200 || theirs.StatusCode == 101 {
+		if theirs.StatusCode >= 200 || theirs.StatusCode == http.StatusSwitchingProtocols {
 			break
 		}
 	}
