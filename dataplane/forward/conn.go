@@ -289,7 +289,7 @@ func (c *conn) delayNoMore() {
 		c.sends = 1
 	case 1:
 		c.sends = 2
-		_ = unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+		setOption(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	}
 }
 
@@ -379,15 +379,20 @@ func (c *conn) end(s *side) {
 	s.wake(ready)
 }
 
-// quiet reports whether an idle conn is as it should be: not closed, and nothing sent that was not asked for.
-func (c *conn) quiet() bool {
+// peek looks whether something can be read; n is 0 at the end of the stream.
+func (c *conn) peek() (n int, errno syscall.Errno) {
+	var b [1]byte
 	for {
-		var b [1]byte
-		_, errno := recv(c.fd, b[:], unix.MSG_PEEK)
-		if errno != unix.EINTR {
-			return errno == unix.EAGAIN
+		if n, errno = recv(c.fd, b[:], unix.MSG_PEEK); errno != unix.EINTR {
+			return n, errno
 		}
 	}
+}
+
+// quiet reports whether an idle conn is as it should be: not closed, and nothing sent that was not asked for.
+func (c *conn) quiet() bool {
+	_, errno := c.peek()
+	return errno == unix.EAGAIN
 }
 
 // quietSoFar is quiet as far as is known without asking the kernel.
@@ -417,12 +422,12 @@ func (c *conn) reset() {
 		return
 	}
 	c.aborted.Store(true)
-	_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	resetOnClose(c.fd)
 }
 
 // close closes the socket. Closing twice does nothing.
 func (c *conn) close() {
 	if c.fd >= 0 {
-		_ = unix.Close(c.detach())
+		closeSocket(c.detach())
 	}
 }

@@ -345,7 +345,7 @@ func (f *flow) socket(m *pool.Member) (fd int, err error) {
 	}
 	if err == nil && f.settings.HTTP {
 		// The request follows at once and carries the acknowledgement of the handshake.
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
+		setOption(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
 	}
 	return fd, err
 }

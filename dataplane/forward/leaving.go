@@ -54,7 +54,7 @@ func (l *leaving) look(now instant) bool {
 	return l.taken > leavingBytes || now-l.began > leavingTime
 }
 
-func (l *leaving) close() { _ = unix.Close(l.fd) }
+func (l *leaving) close() { closeSocket(l.fd) }
 
 // departures are the sockets that are leaving. There is no goroutine for them: whoever adds one looks at the oldest, and the
 // table looks at all of them with each tick.
@@ -117,7 +117,12 @@ func (t *Table) leave(c *conn, shard uint8) {
 	if !c.isOpen() {
 		return
 	}
-	if c.aborted.Load() || c.ended || c.silent && c.quiet() || shutdownWrite(c.fd) != 0 {
+	over := c.aborted.Load() || c.ended
+	if !over {
+		n, errno := c.peek()
+		over = n == 0 && errno == 0 || c.silent && errno == unix.EAGAIN
+	}
+	if over || shutdownWrite(c.fd) != 0 {
 		c.close()
 		return
 	}

@@ -25,8 +25,9 @@ type Listener struct {
 	sources  sources    // open connections of each client, where they are limited
 	spares   spareOwner // those that only this listener uses
 	draining atomic.Bool
-	idleEnd  atomic.Int64  // instant from which idle HTTP connections are ended; 0: they are not
-	killing  atomic.Bool   // what is open is reset
+	idleEnd  atomic.Int64 // instant from which idle HTTP connections are ended; 0: they are not
+	killing  atomic.Bool  // what is open is reset
+	speakers speakers
 	halt     chan struct{} // closed to end the accept loop; nil while there is none
 	loop     sync.WaitGroup
 	open     sync.WaitGroup // flows

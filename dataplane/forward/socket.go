@@ -92,6 +92,23 @@ func shutdownWrite(fd int) syscall.Errno {
 	return errno
 }
 
+// setOption sets an option of a socket to a number. It cannot fail on a socket that is a TCP connection.
+func setOption(fd, level, name int, value int32) {
+	_, _, _ = syscall.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),
+		uintptr(unsafe.Pointer(&value)), unsafe.Sizeof(value), 0)
+}
+
+// resetOnClose makes the close of a socket a reset.
+func resetOnClose(fd int) {
+	linger := unix.Linger{Onoff: 1}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_LINGER,
+		uintptr(unsafe.Pointer(&linger)), unsafe.Sizeof(linger), 0)
+}
+
+// closeSocket closes a socket. It takes some ten microseconds, after which the runtime would give the processor of a call that
+// it knows of to another thread and this goroutine would have to wait for it.
+func closeSocket(fd int) { _, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
+
 // unacknowledged returns how many bytes were sent that the peer has not acknowledged.
 func unacknowledged(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)

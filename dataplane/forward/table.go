@@ -18,6 +18,7 @@ type Table struct {
 
 	polls   polls
 	workers workers
+	acks    acks
 	udp     *udpFlows
 
 	stop chan struct{}
@@ -61,6 +62,7 @@ func NewTable(log *slog.Logger) *Table {
 func (t *Table) Close() {
 	close(t.stop)
 	<-t.done
+	t.acks.stop()
 	t.workers.stop()
 	t.spares.close()
 	t.udp.close()

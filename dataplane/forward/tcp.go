@@ -61,6 +61,9 @@ type relay struct {
 	told atomic.Uint32 // what happened, and relayBusy
 
 	connecting bool
+	retried    bool        // another member was connected to before
+	withholds  bool        // the acknowledgement of the member's handshake
+	spoken     atomic.Bool // bytes have been read of one side
 	up, down   stream
 	to         sockaddr // where it connects to
 }
@@ -73,9 +76,10 @@ const (
 	happenedGone
 	memberShift   = 4
 	happenedStart = 1 << 8
-	happenedTime  = 1 << 9 // a deadline has passed, or the flow is to end
+	happenedTime  = 1 << 9  // a deadline has passed, or the flow is to end
+	happenedAck   = 1 << 10 // the acknowledgement that was withheld is due
 	// relayBusy is set while somebody uses the relay, and for ever after its end.
-	relayBusy = 1 << 10
+	relayBusy = 1 << 11
 )
 
 // stream is one direction of a relay.
@@ -196,8 +200,15 @@ func (r *relay) turn(told uint32) (more bool, err error) {
 			return false, err
 		}
 	}
+	if told&happenedAck != 0 && !r.spoken.Load() {
+		setOption(f.server.fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1)
+	}
 	for _, s := range [...]*stream{&r.up, &r.down} {
+		before := s.src.pulled.Load()
 		m, err := s.move(f)
+		if !r.spoken.Load() && s.src.pulled.Load() != before {
+			r.spoke(s)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -222,8 +233,11 @@ func (r *relay) connect(told uint32) (done bool, err error) {
 		switch {
 		case dial:
 			done, err = r.dial()
-		case told>>memberShift&(happenedOut|happenedGone) != 0:
+		case told>>memberShift&happenedGone != 0 || r.retried:
+			// What was said of the member before may still be told, so the kernel is asked.
 			done, err = f.server.tryConnect(&r.to)
+		default:
+			done = told>>memberShift&happenedOut != 0
 		}
 		if done && err == nil {
 			err = f.introduce()
@@ -241,6 +255,9 @@ func (r *relay) connect(told uint32) (done bool, err error) {
 		f.member.Store(f.target)
 		f.decision.Accepted()
 		r.connected()
+		if r.withholds && r.up.readable == readNothing {
+			f.listener.table.acks.withhold(r)
+		}
 	}
 	return done, nil
 }
@@ -255,6 +272,7 @@ func (r *relay) dial() (done bool, err error) {
 	}
 	f.server.open(fd)
 	r.down.readable = readNothing
+	r.withholdAck()
 	r.to = newSockaddr(m.Dial)
 	f.client.until(&f.client.reader, f.decision.Pool().ConnectTimeout)
 	if done, err = f.server.tryConnect(&r.to); err != nil {
@@ -267,6 +285,7 @@ func (r *relay) dial() (done bool, err error) {
 func (r *relay) refused(err error) error {
 	f := r.f
 	f.server.close()
+	r.retried = true
 	if errors.Is(err, errLocal) {
 		return err
 	}
