@@ -102,6 +102,9 @@ func (x *exchange) respond() outcome {
 	}
 	x.stopUpload()
 	if !x.detached && !x.reusable() {
+		if x.settled() {
+			f.server.reset()
+		}
 		f.server.close()
 		f.from.drop()
 	}
@@ -115,6 +118,14 @@ func (x *exchange) respond() outcome {
 	}
 	f.client.silent = x.silent()
 	return closing
+}
+
+// settled reports whether the member knows that its connection is over, and neither side has anything to say. Such a connection
+// ends with a reset: a close in due form would keep our port for a minute, so that a member could be connected to only some
+// hundred times a second, and is 3 % of the work of a connection for one request.
+func (x *exchange) settled() bool {
+	framing, _ := x.response.Framing()
+	return (!x.asked.KeepAlive || !x.response.KeepAlive()) && framing != http1.FramingClose && x.delivered() && x.f.from.len() == 0
 }
 
 // silent reports whether the client promised to send nothing after this request, and is likely to keep that: after a body some
