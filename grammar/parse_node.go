@@ -160,6 +160,7 @@ func (cl *clause) service() {
 		return
 	}
 	var ports []lexer.Token
+	named := make(map[uint16]bool) // a service counts once
 	for {
 		t, ok := c.peek()
 		if !ok {
@@ -169,10 +170,14 @@ func (cl *clause) service() {
 		if timed[cl.keyword.Value] != "" && c.i == len(c.items)-1 && len(ports) > 0 {
 			break
 		}
-		if _, ok := ParseService(t.Value); !ok {
+		port, ok := ParseService(t.Value)
+		if !ok {
 			break
 		}
-		ports = append(ports, t)
+		if !named[port] {
+			named[port] = true
+			ports = append(ports, t)
+		}
 		c.i++
 	}
 	if len(ports) == 0 {

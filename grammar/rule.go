@@ -57,17 +57,18 @@ type ruleElse struct {
 	Statement *rulePlain  `parser:"| @@ )"`
 }
 
+// ruleUse is read by its own Parse: use ( NAME ), use pool NAME weight N pool NAME weight N, use NAME; persist none may follow.
 type ruleUse struct {
-	Keyword lexer.Token   `parser:"@'use'"`
-	Words   []lexer.Token `parser:"( '(' @((Word | String)+)? ')'"`
-	Pools   []*rulePool   `parser:"| 'pool' @@ ('pool' @@)*"`
-	Name    lexer.Token   `parser:"| @Word )"`
-	Persist bool          `parser:"@('persist' 'none')?"`
+	Keyword lexer.Token
+	Words   []lexer.Token
+	Pools   []*rulePool
+	Name    lexer.Token
+	Persist bool
 }
 
 type rulePool struct {
-	Name   lexer.Token `parser:"@Word"`
-	Weight lexer.Token `parser:"('weight' @Word)?"`
+	Name   lexer.Token
+	Weight lexer.Token
 }
 
 type ruleRedirect struct {
@@ -85,36 +86,40 @@ type ruleCacheAttribute struct {
 	Value lexer.Token `parser:"@Word"`
 }
 
+// ruleOr is a condition. It is read by its own Parse, as are its parts.
 type ruleOr struct {
 	Pos   lexer.Position
-	Terms []*ruleAnd `parser:"@@ ('or' @@)*"`
+	Terms []*ruleAnd
 }
 
 type ruleAnd struct {
 	Pos   lexer.Position
-	Terms []*ruleNot `parser:"@@ ('and' @@)*"`
+	Terms []*ruleNot
 }
 
+// ruleNot is exists VARIABLE, a condition in parentheses, or a comparison.
 type ruleNot struct {
 	Pos        lexer.Position
-	Nots       []lexer.Token   `parser:"@('not'+)?"`
-	Exists     *ruleVariable   `parser:"( 'exists' @@"`
-	Group      *ruleOr         `parser:"| '(' @@ ')'"`
-	Comparison *ruleComparison `parser:"| @@ )"`
+	Nots       []lexer.Token
+	Exists     *ruleVariable
+	Group      *ruleOr
+	Comparison *ruleComparison
 }
 
+// ruleVariable is http_cookie NAME, http_header NAME, or the word of another variable.
 type ruleVariable struct {
-	Named    lexer.Token `parser:"(  @('http_cookie' | 'http_header')"`
-	Argument lexer.Token `parser:"   @(Word | String)"`
-	Plain    lexer.Token `parser:"|  @('client_addr' | 'server_addr' | 'client_port' | 'server_port' | 'ip_protocol' | 'link_qos' | 'ip_tos' | 'http_method' | 'http_uri' | 'http_version' | 'http_host') )"`
+	Named    lexer.Token
+	Argument lexer.Token
+	Plain    lexer.Token
 }
 
+// ruleComparison is VARIABLE equals one of CLASS, or VARIABLE OPERATOR VALUE, which netmask MASK may follow.
 type ruleComparison struct {
-	Variable *ruleVariable `parser:"@@"`
-	Class    lexer.Token   `parser:"( 'equals' 'one' 'of' @(Word | String)"`
-	Operator lexer.Token   `parser:"| @('equals' | 'contains' | 'starts_with' | 'ends_with' | 'matches_regex')"`
-	Value    lexer.Token   `parser:"  @(Word | String)"`
-	Netmask  lexer.Token   `parser:"  ('netmask' @Word)? )"`
+	Variable *ruleVariable
+	Class    lexer.Token
+	Operator lexer.Token
+	Value    lexer.Token
+	Netmask  lexer.Token
 }
 
 // rules parses rule bodies; it may be used from several goroutines.

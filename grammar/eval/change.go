@@ -176,6 +176,9 @@ func (e *evaluator) annotate(s *grammar.Statement, old, o *pb.Object, given *pb.
 		meta.Attributes = append(meta.Attributes, a)
 	}
 	t := e.touch(s, key)
+	if t.attributes == nil && len(given.GetAttributes()) > 0 {
+		t.attributes = make(map[string]bool, len(given.GetAttributes()))
+	}
 	for _, a := range given.GetAttributes() {
 		t.attributes[a.GetAttribute()] = true
 	}
@@ -239,15 +242,17 @@ func metaOf(o *pb.Object) *pb.Meta {
 
 // emptyLike returns an object with the kind and the name of another, and nothing else.
 func emptyLike(o *pb.Object) *pb.Object {
-	c := config.Clone(o)
-	m := c.Message()
-	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if fd.HasPresence() || fd.IsList() {
-			m.Clear(fd)
+	empty := &pb.Object{}
+	r, m := o.ProtoReflect(), o.Message()
+	n := m.New()
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !fd.HasPresence() && !fd.IsList() {
+			n.Set(fd, v)
 		}
 		return true
 	})
-	return c
+	empty.ProtoReflect().Set(r.WhichOneof(r.Descriptor().Oneofs().Get(0)), protoreflect.ValueOfMessage(n))
+	return empty
 }
 
 // merge sets in dst what is set in src; their Metas are left alone. Lists of named things are merged by name, elements added to

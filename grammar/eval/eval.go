@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"google.golang.org/protobuf/proto"
-
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
@@ -77,9 +75,13 @@ type evaluator struct {
 	ignored    []Ignored
 	// counted is where the statement begins that was counted last.
 	counted *pb.Position
+	// looked is where the statement begins whose attributes were looked at last.
+	looked  *pb.Position
 	summary []string
 	// pointed counts the undefined references whose names were looked for.
 	pointed int
+	// strays counts the nodes and addresses that exist nowhere and of which nothing is said.
+	strays int
 	// copied is how much copyOf has copied.
 	copied int
 	// summarized is where the statement begins that was last added to the summary.
@@ -124,7 +126,7 @@ func (e *evaluator) delete(s *grammar.Statement, key string) {
 func (e *evaluator) touch(s *grammar.Statement, key string) *touch {
 	t := e.touched[key]
 	if t == nil {
-		t = &touch{attributes: map[string]bool{}}
+		t = &touch{}
 		e.touched[key] = t
 	}
 	t.last = s
@@ -269,9 +271,14 @@ func (e *evaluator) portPersist(s *grammar.Statement) {
 	}
 }
 
+// samePlace tells whether both are the same place, and known.
+func samePlace(p, q *pb.Position) bool {
+	return p != nil && q != nil && p.GetLine() == q.GetLine() && p.GetColumn() == q.GetColumn() && p.GetFile() == q.GetFile()
+}
+
 // countKept counts a statement of which nothing is in effect.
 func (e *evaluator) countKept(s *grammar.Statement) {
-	if !inFile(s.Action) || s.InEffect() || e.counted != nil && proto.Equal(e.counted, s.Position) {
+	if !inFile(s.Action) || samePlace(e.counted, s.Position) || s.InEffect() {
 		return
 	}
 	e.counted = s.Position

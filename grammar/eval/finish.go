@@ -106,21 +106,33 @@ func (e *evaluator) warnStrayNodes() {
 	if e.options.Mode == ModeCommand {
 		return
 	}
+	type stray struct {
+		key string
+		at  at
+	}
+	var strays []stray
 	for key, t := range e.touched {
-		kind, name := pb.SplitKey(key)
-		if kind != "node" && kind != "virtual_address" && kind != "monitor_use" || t.last == nil || e.view.Get(key) == nil || e.exists(key) {
-			continue
+		kind, _ := pb.SplitKey(key)
+		if (kind == "node" || kind == "virtual_address" || kind == "monitor_use") && t.last != nil && e.view.Get(key) != nil && !e.exists(key) {
+			strays = append(strays, stray{key, keyAt(t.last)})
 		}
+	}
+	slices.SortFunc(strays, func(a, b stray) int {
+		p, q := a.at.position, b.at.position
+		return cmp.Or(cmp.Compare(p.GetLine(), q.GetLine()), cmp.Compare(p.GetColumn(), q.GetColumn()), cmp.Compare(a.key, b.key))
+	})
+	for _, s := range strays[:min(len(strays), maxShown)] {
+		kind, name := pb.SplitKey(s.key)
 		what := "node " + name + " is not a member of any pool"
 		if kind == "virtual_address" {
 			what = "virtual address " + name + " has no virtual server"
 		}
-		where := keyAt(t.last)
 		e.diagnostics = append(e.diagnostics, &pb.Diagnostic{
 			Severity: pb.Severity_SEVERITY_WARNING, Code: CodeNotFound, Message: what,
-			Position: config.Position(where.position), Length: where.length,
+			Position: config.Position(s.at.position), Length: s.at.length,
 		})
 	}
+	e.strays = max(0, len(strays)-maxShown)
 }
 
 // check validates what was touched, or everything after a reset.
@@ -136,7 +148,7 @@ func (e *evaluator) check() {
 		if e.faulty[f.Key] {
 			continue
 		}
-		if t := e.touched[f.Key]; t != nil && t.last != nil && (f.Position == nil || f.Length <= 1 && proto.Equal(f.Position, t.last.Position)) {
+		if t := e.touched[f.Key]; t != nil && t.last != nil && (f.Position == nil || f.Length <= 1 && samePlace(f.Position, t.last.Position)) {
 			where := keyAt(t.last)
 			f.Position, f.Length = config.Position(where.position), where.length
 		}
@@ -190,6 +202,9 @@ func isNamePart(r rune) bool {
 // The most diagnostics of one code and severity that are returned, and the most faults.
 const maxShown = 50
 
+// warningsOf is what a note calls the warnings of one code.
+func warningsOf(code string) string { return "warnings " + code }
+
 // arrange puts the diagnostics into the order of the text, shows at most so many and fills in the lines that they are about.
 func (e *evaluator) arrange() {
 	slices.SortStableFunc(e.diagnostics, func(a, b *pb.Diagnostic) int {
@@ -208,7 +223,7 @@ func (e *evaluator) arrange() {
 	for _, d := range e.diagnostics {
 		class := grammar.Faults
 		if d.GetSeverity() != pb.Severity_SEVERITY_ERROR {
-			class = "warnings " + d.GetCode()
+			class = warningsOf(d.GetCode())
 		}
 		if count[class]++; count[class] <= maxShown {
 			shown = append(shown, d)
@@ -217,6 +232,9 @@ func (e *evaluator) arrange() {
 			}
 			d.Length = max(d.Length, wordLength(d.GetSource(), d.GetPosition().GetColumn()))
 		}
+	}
+	if e.strays > 0 && count[warningsOf(CodeNotFound)] > 0 {
+		count[warningsOf(CodeNotFound)] += e.strays
 	}
 	for _, class := range slices.Sorted(maps.Keys(count)) {
 		if more := count[class] - maxShown; more > 0 {
@@ -239,7 +257,7 @@ func (e *evaluator) source(p *pb.Position) string {
 		if line, ok := lineOf(s, p); ok {
 			return line
 		}
-		if !proto.Equal(s.Position, e.statements[max(0, i-1)].Position) {
+		if !samePlace(s.Position, e.statements[max(0, i-1)].Position) {
 			break
 		}
 	}
@@ -325,7 +343,7 @@ func restoreMembers(p, old *pb.Pool) {
 
 // summarize notes what a statement did, for the revision.
 func (e *evaluator) summarize(s *grammar.Statement) {
-	if e.summarized != nil && proto.Equal(e.summarized, s.Position) {
+	if samePlace(e.summarized, s.Position) {
 		return
 	}
 	e.summarized = s.Position

@@ -24,6 +24,10 @@ type Ignored struct {
 
 // countIgnored notes the attributes of a statement that nothing acts on.
 func (e *evaluator) countIgnored(s *grammar.Statement) {
+	if samePlace(e.looked, s.Position) {
+		return // one text, of several objects
+	}
+	e.looked = s.Position
 	names := s.Ignored()
 	if len(names) == 0 || s.Faulty {
 		return

@@ -67,28 +67,79 @@ func SplitKey(key string) (kind, name string) {
 	return kind, name
 }
 
+// inside is what the messages of all kinds of objects have.
+type inside interface {
+	protoreflect.ProtoMessage
+	GetMeta() *Meta
+}
+
+// inside returns the message inside; nil when there is none.
+func (o *Object) inside() inside {
+	switch k := o.GetKind().(type) {
+	case *Object_Global:
+		return k.Global
+	case *Object_Pool:
+		return k.Pool
+	case *Object_Rule:
+		return k.Rule
+	case *Object_Virtual:
+		return k.Virtual
+	case *Object_VirtualAddress:
+		return k.VirtualAddress
+	case *Object_Node:
+		return k.Node
+	case *Object_Service:
+		return k.Service
+	case *Object_Monitor:
+		return k.Monitor
+	case *Object_Class:
+		return k.Class
+	case *Object_Snat:
+		return k.Snat
+	case *Object_Nat:
+		return k.Nat
+	case *Object_Proxy:
+		return k.Proxy
+	case *Object_Interface:
+		return k.Interface
+	case *Object_Ipalias:
+		return k.Ipalias
+	case *Object_Alias:
+		return k.Alias
+	case *Object_Vlan:
+		return k.Vlan
+	case *Object_Vlangroup:
+		return k.Vlangroup
+	case *Object_Self:
+		return k.Self
+	case *Object_Trunk:
+		return k.Trunk
+	case *Object_Stp:
+		return k.Stp
+	case *Object_Authz:
+		return k.Authz
+	case *Object_MonitorUse:
+		return k.MonitorUse
+	case *Object_Kept:
+		return k.Kept
+	}
+	return nil
+}
+
 // Message returns the object inside, a *Pool for example, as a reflected message; nil when there is none.
 func (o *Object) Message() protoreflect.Message {
-	m := o.ProtoReflect()
-	fd := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
-	if fd == nil {
-		return nil
+	if m := o.inside(); m != nil {
+		return m.ProtoReflect()
 	}
-	return m.Get(fd).Message()
+	return nil
 }
 
 // ObjectMeta returns the Meta of the object inside; nil when it has none.
 func (o *Object) ObjectMeta() *Meta {
-	m := o.Message()
-	if m == nil {
-		return nil
+	if m := o.inside(); m != nil {
+		return m.GetMeta()
 	}
-	fd := m.Descriptor().Fields().ByName("meta")
-	if !m.Has(fd) {
-		return nil
-	}
-	meta, _ := m.Get(fd).Message().Interface().(*Meta)
-	return meta
+	return nil
 }
 
 // EnumWord returns the bigip.conf word of an enum value: LB_MODE_ROUND_ROBIN is round_robin. The zero value is "".
