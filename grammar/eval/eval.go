@@ -30,7 +30,7 @@ func Evaluate(base config.View, statements []*grammar.Statement, options Options
 	if options.Mode != ModeCommand {
 		e.noteDuplicates(statements)
 	}
-	for i := 0; i < len(e.statements); {
+	for i := 0; i < len(e.statements) && e.view.Len("") <= config.MaxObjects; { // the check says when it is too many
 		n := e.adding(e.statements[i:])
 		if n == 0 {
 			n = 1
