@@ -119,7 +119,11 @@ func (f *formatter) object(o *pb.Object) {
 	case *pb.Object_Global:
 		f.global(k.Global)
 	case *pb.Object_Kept:
-		f.line(k.Kept.GetText())
+		text := k.Kept.GetText()
+		if strings.HasSuffix(text, `\`) {
+			text += " " // else it would join the next line
+		}
+		f.line(text)
 	default:
 		f.legacy(o)
 	}
