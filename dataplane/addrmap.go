@@ -138,6 +138,28 @@ func (m *AddressMap) Local(real netip.AddrPort) (netip.AddrPort, error) {
 	return real, nil
 }
 
+// LocalAddr is Local for an address without a port. Where only ports of it are mapped, all to one place, that is it.
+func (m *AddressMap) LocalAddr(real netip.Addr) (netip.Addr, error) {
+	local, err := m.Local(netip.AddrPortFrom(real, 0))
+	if err == nil && local.Addr() != real.Unmap() || m == nil {
+		return local.Addr(), err
+	}
+	var only netip.Addr
+	for from, to := range m.ports {
+		if from.Addr() != real.Unmap() {
+			continue
+		}
+		if only.IsValid() && only != to.Addr() {
+			return local.Addr(), err
+		}
+		only = to.Addr()
+	}
+	if only.IsValid() {
+		return only, nil
+	}
+	return local.Addr(), err
+}
+
 // Maps reports whether a real address is mapped.
 func (m *AddressMap) Maps(real netip.AddrPort) bool {
 	if m == nil {

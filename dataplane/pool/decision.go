@@ -97,7 +97,7 @@ func (d *Decision) follow(m *Member) (done bool, err error) {
 		}
 		return false, nil
 	}
-	if !state.UsableForNew() {
+	if state.disabled() {
 		d.outcome = OutcomeDisabledHonoured
 	}
 	return true, nil
@@ -111,10 +111,14 @@ func (d *Decision) did(action Outcome) {
 	}
 }
 
-// balance takes the next member in turn that may be used and was not tried.
+// balance takes the next member in turn that may be used and was not tried. Where there is none, those are tried of which
+// nothing is known yet.
 func (d *Decision) balance() error {
 	for {
 		i, ok := d.picker().Pick(balance.Ask{Usable: d.pool.usable, Tried: d.tried})
+		if !ok {
+			i, ok = d.picker().Pick(balance.Ask{Usable: d.pool.checking, Tried: d.tried})
+		}
 		if !ok {
 			d.take(nil, 0)
 			if d.dry() {
@@ -159,6 +163,9 @@ func (d *Decision) Refused() error {
 	}
 	d.tried.Add(d.Member.index)
 	d.refused++
+	if d.Member.passive && !d.dry() {
+		d.Member.health.refused()
+	}
 	if d.refused > d.pool.refusals {
 		d.take(nil, 0)
 		return d.counted(ErrNoMember)
@@ -180,6 +187,9 @@ func (d *Decision) Accepted() {
 		return
 	}
 	d.Member.counters.Opened()
+	if d.Member.passive {
+		d.Member.health.accepted()
+	}
 	if d.pool.persisted != nil {
 		d.pool.persisted.accepted(d)
 	}

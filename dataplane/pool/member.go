@@ -54,13 +54,27 @@ func (s State) Message() pb.MemberState {
 // UsableForNew reports whether new traffic may be balanced to a member in this state.
 func (s State) UsableForNew() bool { return s == Unchecked || s == Up }
 
-// UsableForPersisted reports whether clients that are bound to the member may still reach it (rules B-8, C-7).
+// UsableForPersisted reports whether clients that are bound to the member may still reach it (rules B-8, C-7). They may while
+// nothing is known of it: after a restart nobody is moved for want of a first check.
 func (s State) UsableForPersisted() bool {
 	switch s {
-	case Unchecked, Up, Disabled, AddressDisabled, PortDisabled:
+	case Unchecked, Up, Checking, Disabled, AddressDisabled, PortDisabled:
 		return true
 	}
 	return false
+}
+
+// disabled reports whether the operator keeps new clients away, be it by the member, its address or its service.
+func (s State) disabled() bool { return s == Disabled || s == AddressDisabled || s == PortDisabled }
+
+// Over returns what a member or a node is that the operator has in one state, while its monitors found another. That it is down
+// stands above all but what the operator set down: a disabled member that is dead takes nobody.
+func Over(operator, found State) State {
+	switch {
+	case operator == Unchecked, operator.disabled() && (found == Down || found == AddressDown):
+		return found
+	}
+	return operator
 }
 
 // Member is an address and port in a pool. It belongs to one snapshot and does not change; its counters outlive it.
@@ -73,15 +87,29 @@ type Member struct {
 	Limit uint32
 	// Ratio is the weight of the member under the pool's mode, Priority its group.
 	Ratio, Priority uint32
+	// ResetOnDown says that open connections are reset when monitors find the member down (on_down reset).
+	ResetOnDown bool
 
 	index    int
 	state    State // by the operator, or Down when it cannot be dialled
 	counters *Counters
+	health   *Health
+	passive  bool   // failed traffic marks it down
 	cookie   []byte // the value that names the member
 }
 
 // State returns the member's state now. What the operator said stands above what monitors found.
-func (m *Member) State() State { return m.state }
+func (m *Member) State() State {
+	word := m.health.word.Load()
+	found := State(word)
+	if m.passive && word&passiveBit != 0 {
+		found = Down
+	}
+	return Over(m.state, found)
+}
+
+// Health returns what is known of the member; it is shared with all members of that address.
+func (m *Member) Health() *Health { return m.health }
 
 // Counters returns what is counted about the member; it is shared with the same member in other snapshots.
 func (m *Member) Counters() *Counters { return m.counters }

@@ -28,6 +28,8 @@ type Env struct {
 	Table *persist.Table
 	// Dial maps a member's address to the one that is dialled; the error says why it must not be dialled. Nil: as it is.
 	Dial func(netip.AddrPort) (netip.AddrPort, error)
+	// Health knows the members by their addresses. Nil: nobody monitors them.
+	Health *Healths
 	// Log is where pools tell what they meet; nil is slog's default.
 	Log *slog.Logger
 }
@@ -37,6 +39,13 @@ func (e *Env) dial(addr netip.AddrPort) (netip.AddrPort, error) {
 		return addr, nil
 	}
 	return e.Dial(addr)
+}
+
+func (e *Env) health(addr netip.AddrPort) *Health {
+	if e.Health == nil {
+		return &Health{}
+	}
+	return e.Health.Of(addr)
 }
 
 // Pool is a pool of one snapshot. It is immutable and may be used by any number of goroutines.
@@ -58,7 +67,8 @@ type Pool struct {
 	byAddr    map[netip.AddrPort]*Member
 	picker    balance.Picker
 	usable    func(i int) bool
-	refusals  int // members tried after a refusal, at most
+	checking  func(i int) bool // what may be tried when nobody is usable
+	refusals  int              // members tried after a refusal, at most
 	mode      balance.Mode
 	persisted method        // nil: none
 	cookies   *cookieMethod // nil: the pool writes none
@@ -93,6 +103,7 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 		p.log = slog.Default()
 	}
 	p.usable = func(i int) bool { m := p.members[i]; return m.State().UsableForNew() && !m.full() }
+	p.checking = func(i int) bool { m := p.members[i]; return m.State() == Checking && !m.full() }
 	if previous != nil {
 		p.shared = previous.shared
 	} else {
@@ -152,6 +163,8 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 			m.state = Down
 			reasons = append(reasons, fmt.Sprintf("member %s: %v", addr, err))
 		}
+		m.health, m.passive = env.health(addr), pool.GetPassiveHealth()
+		m.ResetOnDown = pool.GetOnDown() == pb.OnDown_ON_DOWN_RESET
 		m.cookie = cookie.AppendValue(nil, addr)
 		if old := previous.Member(addr); old != nil {
 			m.counters = old.counters

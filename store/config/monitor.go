@@ -5,23 +5,83 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
 // monitorDepth is how many monitors may derive from each other before it counts as a circle.
 const monitorDepth = 32
 
-// FindMonitor returns a monitor, or the template of that name; nil if there is none.
+// Monitors that stand for the checks of 3.x: the ping of each node address, and the simple check of each member on a port, whose
+// name is followed by the port.
+const (
+	PingMonitor    = "tping_node"
+	ServiceMonitor = "tping_svc"
+)
+
+// FindMonitor returns a monitor, or the template of that name; nil if there is none. It is not to be changed.
 func FindMonitor(v View, name string) *pb.Monitor {
 	if m := v.Get("monitor/" + name).GetMonitor(); m != nil {
 		return m
 	}
+	if m := templateMonitors[name]; m != nil {
+		return m
+	}
+	return legacyMonitor(v, name)
+}
+
+var templateMonitors = func() map[string]*pb.Monitor {
+	byName := map[string]*pb.Monitor{}
 	for _, m := range pb.MonitorTemplates() {
-		if m.GetName() == name {
-			return m
+		byName[m.GetName()] = m
+	}
+	return byName
+}()
+
+// legacyMonitor is the check that tping_node and timeout_node, or tping_svc and timeout_svc of a port, ask for; nil where they do
+// not. Without a timeout it is three intervals and a second, without an interval the usual one.
+func legacyMonitor(v View, name string) *pb.Monitor {
+	word, port, _ := strings.Cut(name, " ")
+	var interval, timeout *uint32
+	m := &pb.Monitor{Name: name}
+	switch word {
+	case PingMonitor:
+		g := Globals(v)
+		m.Use, interval, timeout = "icmp", g.TpingNode, g.TimeoutNode
+	case ServiceMonitor:
+		if s := v.Get("service/" + port).GetService(); s != nil {
+			m.Use, interval, timeout = "tcp", s.Tping, s.TpingTimeout
 		}
 	}
-	return nil
+	if interval == nil && timeout == nil || interval != nil && *interval == 0 {
+		return nil
+	}
+	m.Interval, m.Timeout = interval, timeout
+	if timeout == nil {
+		m.Timeout = proto.Uint32(3*m.GetInterval() + 1)
+	}
+	return m
+}
+
+// MonitorSettings joins a monitor with those that it is derived from: what is said closest to it counts. Template is the name of
+// the template at the end of the line; "" if it does not lead to one.
+func MonitorSettings(v View, name string) (m *pb.Monitor, template string) {
+	m = &pb.Monitor{}
+	for _, part := range slices.Backward(monitorLine(v, name)) {
+		if part.Args != nil { // not added to each other
+			m.Args = nil
+		}
+		proto.Merge(m, &pb.Monitor{
+			Name: part.Name, Interval: part.Interval, Timeout: part.Timeout, Dest: part.Dest, Send: part.Send, Recv: part.Recv,
+			Username: part.Username, Password: part.Password, Url: part.Url, Transparent: part.Transparent, Reverse: part.Reverse,
+			Run: part.Run, Args: part.Args,
+		})
+		if templateMonitors[part.GetName()] == part && part.GetUse() == "" {
+			template = part.GetName()
+		}
+	}
+	return m, template
 }
 
 // monitorLine lists a monitor, the one that it is derived from, and so on up to a template.
@@ -77,7 +137,8 @@ func MonitorDestination(v View, name, node string) string {
 }
 
 // MonitorsOf returns the monitors of a node, ADDRESS or ADDRESS:PORT, and whether they are enabled for it. A node without
-// monitors of its own has those of its port (*:PORT); an address has its own alone.
+// monitors of its own has those of its port (*:PORT); an address has its own alone. Where there are none it is checked as 3.x does,
+// if that is configured.
 func MonitorsOf(v View, node string) (names []string, enabled bool) {
 	enabled = true
 	_, port, isMember := SplitAddress(node)
@@ -91,6 +152,15 @@ func MonitorsOf(v View, node string) (names []string, enabled bool) {
 		}
 		if use != nil && use.Enabled != nil {
 			enabled = use.GetEnabled()
+		}
+	}
+	if len(names) == 0 {
+		legacy := PingMonitor
+		if isMember {
+			legacy = ServiceMonitor + " " + strconv.Itoa(int(port))
+		}
+		if legacyMonitor(v, legacy) != nil {
+			names = []string{legacy}
 		}
 	}
 	return names, enabled

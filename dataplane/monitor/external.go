@@ -1,0 +1,77 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// program runs a program with the address, the port and the arguments of the monitor. Whatever it writes to its standard output
+// before the deadline is a success. The program and all that it started are killed a second later, or when the deadline passes.
+func (a *active) program(ctx context.Context) error {
+	args := []string{a.spec.Dial.Addr().String(), strconv.Itoa(int(a.spec.Dial.Port()))}
+	if a.spec.Args != "" {
+		args = append(args, strings.Split(a.spec.Args, "\x00")...)
+	}
+	cmd := exec.CommandContext(ctx, a.spec.Program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = kill
+	cmd.WaitDelay = time.Second
+	heard := &listener{first: make(chan struct{})}
+	cmd.Stdout = heard
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-heard.first:
+		select {
+		case <-ended:
+		case <-time.After(time.Second): // it has said enough
+		}
+		_ = kill()
+		return nil
+	case err := <-ended:
+		_ = kill() // what it left behind
+		if heard.any() {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errLate
+		}
+		if err != nil {
+			return fmt.Errorf("the program says nothing: %w", err)
+		}
+		return errors.New("the program says nothing")
+	}
+}
+
+// listener notes that something was written to it.
+type listener struct {
+	once  sync.Once
+	first chan struct{}
+}
+
+func (l *listener) Write(b []byte) (int, error) {
+	if len(b) > 0 {
+		l.once.Do(func() { close(l.first) })
+	}
+	return len(b), nil
+}
+
+func (l *listener) any() bool {
+	select {
+	case <-l.first:
+		return true
+	default:
+		return false
+	}
+}
