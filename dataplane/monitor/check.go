@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"container/heap"
 	"errors"
 	"net/netip"
 	"time"
@@ -65,7 +66,8 @@ type check struct {
 	waits    time.Time  // since when it waits for a place in its lane; zero: it does not
 	inflight int
 	gone     bool
-	place    int // in the queue; -1: in none
+	place    int   // in the queue; -1: in none
+	at       int64 // what orders the queue: nanoseconds of due
 }
 
 // overlap is how many probes of one check there may be at a time: while one waits for an answer that does not come, another may
@@ -137,10 +139,20 @@ func (c *check) plan(now time.Time) {
 type queue []*check
 
 func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due().Before(q[j].due()) }
+func (q queue) Less(i, j int) bool { return q[i].at < q[j].at }
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].place, q[j].place = i, j
+}
+
+// put makes a check that changed stand where it belongs.
+func (q *queue) put(c *check) {
+	c.at = c.due().UnixNano()
+	if c.place < 0 {
+		heap.Push(q, c)
+	} else {
+		heap.Fix(q, c.place)
+	}
 }
 
 // Push implements heap.Interface.

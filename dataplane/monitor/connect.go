@@ -64,6 +64,9 @@ func (c *connects) start(to netip.AddrPort, deadline time.Time, done func(error)
 		done(plain(err))
 		return
 	}
+	// Neither is the handshake acknowledged nor the connection ended in order: that the peer answered is all there is to know, its
+	// program need not be woken for that.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
 	address := sockaddr(to)
 	err = unix.Connect(fd, address)
 	if errors.Is(err, unix.EINPROGRESS) { // on this machine it is made already

@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"time"
@@ -64,7 +63,7 @@ func (s *Set) visit() time.Duration {
 				c.success = c.success.Add(now.Sub(c.waits)) // that is not the node's fault
 				c.waits = time.Time{}
 				starts = append(starts, s.occupy(c, i, now))
-				heap.Fix(&s.queue, c.place)
+				s.queue.put(c)
 			}
 		}
 	}
@@ -77,7 +76,7 @@ func (s *Set) visit() time.Duration {
 			c.plan(now)
 			starts = s.begin(c, now, starts)
 		}
-		heap.Fix(&s.queue, c.place)
+		s.queue.put(c)
 	}
 	pause := rest
 	if len(s.queue) > 0 {
@@ -144,7 +143,7 @@ func (s *Set) result(st start, err error) {
 		if err == nil {
 			retried = c.marked()
 		}
-		heap.Fix(&s.queue, c.place)
+		s.queue.put(c)
 		look = look || c.place == 0
 	}
 	s.mu.Unlock()

@@ -213,11 +213,7 @@ func (s *Set) join(n *node, in *Instance, now time.Time) *check {
 		}
 		c.spec, c.probe, c.success = in.Spec, probe, now
 	}
-	if c.place < 0 {
-		heap.Push(&s.queue, c)
-	} else {
-		heap.Fix(&s.queue, c.place)
-	}
+	s.queue.put(c)
 	c.nodes = append(c.nodes, n)
 	return c
 }
