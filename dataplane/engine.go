@@ -13,6 +13,7 @@ import (
 
 	"bigpipe/dataplane/forward"
 	"bigpipe/dataplane/handover"
+	"bigpipe/dataplane/monitor"
 	"bigpipe/dataplane/persist"
 	"bigpipe/dataplane/pool"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -46,6 +47,8 @@ type EngineOptions struct {
 	Taken *Taken
 	// Log is where it tells what goes on; nil is slog's default.
 	Log *slog.Logger
+
+	prober monitor.Prober // of tests; nil: the network
 }
 
 // Engine makes a configuration the running one. Its methods may be called from any goroutine.
@@ -54,6 +57,7 @@ type Engine struct {
 	addresses   *AddressMap
 	records     *persist.Table
 	connections *forward.Table
+	health      *health
 	started     time.Time
 	running     atomic.Pointer[runtime]
 	gone        gone
@@ -93,13 +97,18 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		o.Taken.Close()
 		return nil, err
 	}
-	if o.Taken == nil {
-		if err := e.holds.open(&o); err != nil {
-			if e.journal != nil {
-				e.journal.close()
-			}
-			return nil, err
+	if e.health, err = newHealth(&o); err == nil && o.Taken == nil {
+		if err = e.holds.open(&o); err != nil {
+			e.health.monitors.Close()
 		}
+	}
+	if err != nil {
+		if o.Taken != nil {
+			o.Taken.Close()
+		} else if e.journal != nil {
+			e.journal.close()
+		}
+		return nil, err
 	}
 	e.presence = newPresence(o.Log)
 	e.running.Store(&runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}})
@@ -118,6 +127,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		e.holds.settle()
 	}
 	e.stopped.Go(e.beat)
+	e.stopped.Go(e.followHealth)
 	return e, nil
 }
 
@@ -180,6 +190,7 @@ func (e *Engine) succeed(o *EngineOptions) error {
 func (e *Engine) Close(ctx context.Context) {
 	close(e.stop)
 	e.stopped.Wait()
+	e.health.monitors.Close()
 	e.mu.Lock()
 	e.disk.retryAt = time.Time{} // a last attempt
 	e.mu.Unlock()
@@ -228,7 +239,7 @@ func (e *Engine) Apply(u *Update) ([]*pb.NotInEffect, error) {
 	tree, changes := prev.wanted(u)
 	e.run(prev.derive(tree, u.Header), changes)
 	e.record(u.Header, tree, changes)
-	return e.running.Load().notInEffect(), nil
+	return e.notInEffect(), nil
 }
 
 // accepts checks an update before anything happens.
@@ -276,7 +287,8 @@ func (r *runtime) wanted(u *Update) (*config.Tree, []config.Change) {
 // run compiles what the changes touch, makes the next runtime the running one, and follows it. The caller holds the lock.
 func (e *Engine) run(next *runtime, changes []config.Change) {
 	touched := affected(next.view, changes)
-	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Dial: e.addresses.Local, Log: e.log})
+	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Dial: e.addresses.Local, Health: e.health.known, Log: e.log})
+	e.health.check(next, changes, e.addresses)
 	next.compileRules(touched.rules)
 	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses)
 	e.limitRecords(next.view)
@@ -362,7 +374,7 @@ func (e *Engine) Status() *pb.StatusReply {
 		StoreId:       r.applied.GetStoreId(),
 		Revision:      r.applied.GetRevision(),
 		Sequence:      r.applied.GetSequence(),
-		NotInEffect:   r.notInEffect(),
+		NotInEffect:   e.notInEffect(),
 		UptimeSeconds: wholeSeconds(time.Since(e.started)),
 	}
 }

@@ -16,8 +16,8 @@ func (r *runtime) fault(key string, reasons ...string) {
 }
 
 // notInEffect lists what is not in effect now, in the order of keys.
-func (r *runtime) notInEffect() []*pb.NotInEffect {
-	var list []*pb.NotInEffect
+func (e *Engine) notInEffect() []*pb.NotInEffect {
+	r, list := e.running.Load(), e.health.faults()
 	for key, reason := range r.faults {
 		list = append(list, &pb.NotInEffect{Key: key, Reason: reason})
 	}
@@ -26,6 +26,6 @@ func (r *runtime) notInEffect() []*pb.NotInEffect {
 			list = append(list, &pb.NotInEffect{Key: "virtual/" + name, Reason: reason})
 		}
 	}
-	slices.SortFunc(list, func(a, b *pb.NotInEffect) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(list, func(a, b *pb.NotInEffect) int { return cmp.Compare(a.Key, b.Key) })
 	return list
 }

@@ -164,6 +164,10 @@ func object(kind any) *pb.Object {
 		return &pb.Object{Kind: &pb.Object_Rule{Rule: k}}
 	case *pb.Service:
 		return &pb.Object{Kind: &pb.Object_Service{Service: k}}
+	case *pb.Monitor:
+		return &pb.Object{Kind: &pb.Object_Monitor{Monitor: k}}
+	case *pb.MonitorUse:
+		return &pb.Object{Kind: &pb.Object_MonitorUse{MonitorUse: k}}
 	case *pb.VirtualAddress:
 		return &pb.Object{Kind: &pb.Object_VirtualAddress{VirtualAddress: k}}
 	}

@@ -36,10 +36,12 @@ func (e *Engine) Statistics(req *pb.StatisticsRequest) (*pb.StatisticsReply, err
 	}
 	switch {
 	case all:
-		reply.Nodes = r.nodeStatistics(netip.AddrPort{})
+		reply.Nodes = e.nodeStatistics(r, netip.AddrPort{})
+		reply.Monitors = e.health.statistics(netip.AddrPort{})
 		reply.Unit = e.unitStatistics(r)
 	case byNode:
-		reply.Nodes = r.nodeStatistics(node)
+		reply.Nodes = e.nodeStatistics(r, node)
+		reply.Monitors = e.health.statistics(node)
 	}
 	return reply, nil
 }
@@ -98,7 +100,7 @@ func poolStatistics(p *pool.Pool, node netip.AddrPort) *pb.PoolStatistics {
 
 // nodeStatistics sums members by their nodes: of a node with a port that service alone, of a node its address, of an
 // invalid one all addresses.
-func (r *runtime) nodeStatistics(node netip.AddrPort) []*pb.NodeStatistics {
+func (e *Engine) nodeStatistics(r *runtime, node netip.AddrPort) []*pb.NodeStatistics {
 	sums := map[string]pool.Counts{}
 	for _, p := range r.pools {
 		for _, m := range p.Members() {
@@ -116,7 +118,7 @@ func (r *runtime) nodeStatistics(node netip.AddrPort) []*pb.NodeStatistics {
 	for _, name := range sortedKeys(sums) {
 		limit := r.view.Get("node/" + name).GetNode().GetLimit()
 		list = append(list, &pb.NodeStatistics{
-			Address: name, State: pool.OperatorState(r.view, name).Message(),
+			Address: name, State: e.health.node(r.view, name).Message(),
 			Connections: connectionCounters(sums[name], limit), Bytes: byteCounters(sums[name]),
 		})
 	}
@@ -151,6 +153,9 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 			"records_cleared": records.Cleared,
 		},
 	}
+	checked := e.health.monitors.Counts()
+	u.Counters["monitor_probes"], u.Counters["monitor_failures"] = checked.Probes, checked.Failed
+	u.Counters["nodes_up"], u.Counters["nodes_down"] = checked.Ups, checked.Downs
 	if d := e.Unkept(); d > 0 {
 		u.Counters[UnkeptSeconds] = wholeSeconds(d)
 	}

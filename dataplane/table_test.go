@@ -38,8 +38,6 @@ var messages = map[*grammar.Table]string{
 
 // readAlone are fields that are read, but not to act on them.
 var readAlone = map[string]string{
-	"Monitor.Use":               "what refers to what",
-	"MonitorUse.Monitors":       "what refers to what",
 	"Proxy.TargetVirtual":       "what refers to what",
 	"VirtualServer.LasthopPool": "what refers to what",
 	"VirtualServer.ClonePool":   "what refers to what",

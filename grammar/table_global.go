@@ -19,10 +19,10 @@ func init() {
 			Words: w("timeout udp"), Words3: w("udp"), Release: Legacy, Value: ValueSeconds, Field: "timeout_udp",
 			Help: "seconds after which an idle UDP flow is ended", Acts: true,
 		},
-		{Words: w("tping_svc"), Words3: w("tping_svc"), Release: Release3, Value: ValueSeconds, Default: "5", Field: "tping", Help: "seconds between checks of the service"},
+		{Words: w("tping_svc"), Words3: w("tping_svc"), Release: Release3, Value: ValueSeconds, Default: "5", Field: "tping", Help: "seconds between checks of the service", Acts: true},
 		{
 			Words: w("timeout_svc"), Words3: w("timeout_svc"), Release: Release3, Value: ValueSeconds, Default: "16", Field: "tping_timeout",
-			Help: "seconds after which a silent service is down",
+			Help: "seconds after which a silent service is down", Acts: true,
 		},
 	})
 	Nodes = newTable(KindNode, "node", &pb.Node{}, []*Attribute{
@@ -47,10 +47,10 @@ func globalRows() []*Attribute {
 			Words: w("gateway failsafe"), Words3: w("gateway failsafe"), Release: Legacy, Value: ValueWord, Default: "disarm", Field: "gateway_failsafe",
 			Help: "give up when the gateway is silent",
 		},
-		{Words: w("tping_node"), Words3: w("tping_node"), Release: Legacy, Value: ValueSeconds, Default: "5", Field: "tping_node", Help: "seconds between pings of a node"},
+		{Words: w("tping_node"), Words3: w("tping_node"), Release: Legacy, Value: ValueSeconds, Default: "5", Field: "tping_node", Help: "seconds between pings of a node", Acts: true},
 		{
 			Words: w("timeout_node"), Words3: w("timeout_node"), Release: Legacy, Value: ValueSeconds, Default: "16", Field: "timeout_node",
-			Help: "seconds after which a silent node is down",
+			Help: "seconds after which a silent node is down", Acts: true,
 		},
 		{Words: w("maint"), Words3: w("maint"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "maint", Help: "maintenance mode: nothing new", Acts: true},
 		{Words: w("unit"), Words3: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "the unit's number"},

@@ -24,10 +24,10 @@ var templateWords = []string{
 
 func init() {
 	text := func(word, help string) *Attribute {
-		return &Attribute{Words: w(word), Release: Release4, Value: ValueText, Field: word, Help: help}
+		return &Attribute{Words: w(word), Release: Release4, Value: ValueText, Field: word, Help: help, Acts: true}
 	}
 	flag := func(word, help string) *Attribute {
-		return &Attribute{Words: w(word), Release: Release4, Value: ValueFlag, Default: "disable", Field: word, Help: help}
+		return &Attribute{Words: w(word), Release: Release4, Value: ValueFlag, Default: "disable", Field: word, Help: help, Acts: true}
 	}
 	send := text("send", "what is sent; get FILE says the same as send \"GET FILE\"")
 	send.Value, send.form = valueForm, sendForm
@@ -37,26 +37,26 @@ func init() {
 		others.Aliases = append(others.Aliases, w(word))
 	}
 	Monitors = legacyTable(KindMonitor, "monitor", &pb.Monitor{}, nil, []*Attribute{
-		{Words: w("use"), Release: Release4, Value: ValueName, Names: KindMonitor, Field: "use", Help: "template or monitor that this one is derived from"},
-		{Words: w("interval"), Release: Release4, Value: ValueSeconds, Default: "5", Field: "interval", Help: "seconds between checks"},
-		{Words: w("timeout"), Release: Release4, Value: ValueSeconds, Default: "16", Field: "timeout", Help: "seconds without an answer after which a node is down"},
-		{Words: w("dest"), Release: Release4, Value: valueForm, Default: "*:*", Field: "dest", form: destForm, Help: "where to look; * is the node's own"},
+		{Words: w("use"), Release: Release4, Value: ValueName, Names: KindMonitor, Field: "use", Help: "template or monitor that this one is derived from", Acts: true},
+		{Words: w("interval"), Release: Release4, Value: ValueSeconds, Default: "5", Field: "interval", Help: "seconds between checks", Acts: true},
+		{Words: w("timeout"), Release: Release4, Value: ValueSeconds, Default: "16", Field: "timeout", Help: "seconds without an answer after which a node is down", Acts: true},
+		{Words: w("dest"), Release: Release4, Value: valueForm, Default: "*:*", Field: "dest", form: destForm, Help: "where to look; * is the node's own", Acts: true},
 		send,
 		text("recv", "what the answer must hold"),
 		text("username", "name to log in with"),
 		text("password", "password to log in with"),
 		text("url", "page to ask for; names the destination too"),
 		// Before the flags: enable behind one of them would be its value.
-		stateRow("enable", "disable", "enabled", "check", false),
+		stateRow("enable", "disable", "enabled", "check", true),
 		flag("transparent", "look through the node at what dest names"),
 		flag("reverse", "a node is down when the answer holds recv"),
 		text("run", "program of an external monitor"),
-		{Words: w("args"), Release: Release4, Value: valueForm, Field: "args", form: argsForm, Help: "arguments of the program"},
+		{Words: w("args"), Release: Release4, Value: valueForm, Field: "args", form: argsForm, Help: "arguments of the program", Acts: true},
 		others,
 	})
 	MonitorUses = legacyTable(KindMonitorUse, "node", &pb.MonitorUse{}, nil, []*Attribute{
-		{Words: w("monitor use"), Release: Release4, Value: valueForm, Names: KindMonitor, Field: "monitors", form: monitorsForm, Help: "monitors that must all succeed"},
-		stateRow("enable", "disable", "enabled", "check; written monitor instance", false),
+		{Words: w("monitor use"), Release: Release4, Value: valueForm, Names: KindMonitor, Field: "monitors", form: monitorsForm, Help: "monitors that must all succeed", Acts: true},
+		stateRow("enable", "disable", "enabled", "check; written monitor instance", true),
 	})
 	Classes = legacyTable(KindClass, "class", &pb.Class{}, nil, []*Attribute{
 		{Words: w(`"TEXT"`), Bare: true, Release: Release4, Value: valueForm, Field: "strings", form: stringsForm, Help: "texts and numbers", Acts: true},

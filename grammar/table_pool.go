@@ -200,11 +200,11 @@ func limitRows() []*Attribute {
 		{Words: w("persist_limit_override"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "persist_limit_override", Help: "persisted traffic may exceed connection limits", Acts: true},
 		{Words: w("persist_lower_priority"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "persist_lower_priority", Help: "honour records of members in lower priority groups"},
 		{Words: w("reselect_tries"), Release: Ours, Value: ValueNumber, Default: "all members", Field: "reselect_tries", Help: "members to try before giving up", Acts: true},
-		{Words: w("on_down"), Release: Ours, Value: ValueWord, Default: "keep", Field: "on_down", Help: "open connections of a member that goes down"},
+		{Words: w("on_down"), Release: Ours, Value: ValueWord, Default: "keep", Field: "on_down", Help: "open connections of a member that goes down", Acts: true},
 		{Words: w("connect_timeout"), Release: Ours, Value: ValueSeconds, Default: "5", Field: "connect_timeout", Help: "seconds to wait for a member to accept", Acts: true},
 		{Words: w("response_timeout"), Release: Ours, Value: ValueSeconds, Default: "60", Field: "response_timeout", Help: "seconds to wait for a response", Acts: true},
 		{Words: w("slow_start"), Release: Ours, Value: ValueSeconds, Default: "0", Field: "slow_start", Help: "seconds over which a member that comes up gets its share"},
-		{Words: w("passive_health"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "passive_health", Help: "failed traffic marks members down"},
+		{Words: w("passive_health"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "passive_health", Help: "failed traffic marks members down", Acts: true},
 		{Words: w("mirror persist"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "mirror_persist", Help: "mirror records to the other unit"},
 	}
 }

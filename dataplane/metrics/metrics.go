@@ -41,6 +41,8 @@ var (
 	descMemberRequests = desc("member_requests_total", "HTTP requests of a member.", "pool", "member")
 	descMemberUsable   = desc("member_usable", "1 if new clients may be sent to a member.", "pool", "member", "state")
 
+	descMonitorUp = desc("monitor_up", "1 if a monitor's checks of a node succeed.", "node", "monitor", "state")
+
 	descPersist     = desc("persistence_total", "What persistence found and did for a pool.", "pool", "outcome")
 	descPoolRecords = desc("pool_records", "Persistence records that were bound through a pool.", "pool")
 )
@@ -87,6 +89,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		counted(descVirtualBytes, v.GetBytes().GetOut(), name, "out")
 		counted(descVirtualRequests, v.GetRequests(), name)
 		gauge(descVirtualEffect, oneIf(v.GetInEffect()), name)
+	}
+	for _, m := range s.GetMonitors() {
+		up := m.GetState() == pb.MemberState_MEMBER_STATE_UP
+		gauge(descMonitorUp, oneIf(up), m.GetNode(), m.GetMonitor(), pb.EnumWord(m.GetState()))
 	}
 	for _, p := range s.GetPools() {
 		collectPool(p, gauge, counted)

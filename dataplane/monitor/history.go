@@ -22,9 +22,10 @@ type Transition struct {
 }
 
 // Name returns the node as it is written: ADDRESS or ADDRESS:PORT.
-func (t *Transition) Name() string { return nameOf(t.Node) }
+func (t *Transition) Name() string { return NameOf(t.Node) }
 
-func nameOf(node netip.AddrPort) string {
+// NameOf returns a node as it is written: ADDRESS or ADDRESS:PORT.
+func NameOf(node netip.AddrPort) string {
 	if node.Port() == 0 {
 		return node.Addr().String()
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,16 +111,23 @@ func MonitorTimes(v View, name string) (interval, timeout uint32) {
 	return interval, timeout
 }
 
-// MonitorDestination returns where a monitor of a node, ADDRESS or ADDRESS:PORT, looks: its dest, with the node's own where that
-// says *. Without a port on either side it is an address.
+// MonitorDestination returns where a monitor of a node, ADDRESS or ADDRESS:PORT, looks: its dest, or the address in its url, with
+// the node's own where that says *. Without a port on either side it is an address.
 func MonitorDestination(v View, name, node string) string {
-	line := monitorLine(v, name)
-	i := slices.IndexFunc(line, func(m *pb.Monitor) bool { return m.Dest != nil })
-	if i < 0 {
+	dest := ""
+	for _, m := range monitorLine(v, name) {
+		if dest = m.GetDest(); m.Dest == nil {
+			dest = urlDestination(m.GetUrl())
+		}
+		if dest != "" {
+			break
+		}
+	}
+	if dest == "" {
 		return node
 	}
 	address, port, hasPort := SplitAddress(node)
-	host, service, hasService := line[i].GetDest(), uint16(0), false
+	host, service, hasService := dest, uint16(0), false
 	if h, any := strings.CutSuffix(host, ":*"); any {
 		host = strings.Trim(h, "[]")
 	} else {
@@ -134,6 +143,27 @@ func MonitorDestination(v View, name, node string) string {
 		return address
 	}
 	return JoinAddress(address, port)
+}
+
+// urlDestination is ADDRESS:PORT of a URL that holds an address; "" of one that holds a name, or is none.
+func urlDestination(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || text == "" {
+		return ""
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return ""
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	switch {
+	case err == nil:
+	case u.Scheme == "https":
+		port = 443
+	default:
+		port = 80
+	}
+	return JoinAddress(addr.Unmap().String(), uint16(port))
 }
 
 // MonitorsOf returns the monitors of a node, ADDRESS or ADDRESS:PORT, and whether they are enabled for it. A node without

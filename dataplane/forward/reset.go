@@ -1,0 +1,37 @@
+package forward
+
+import "bigpipe/dataplane/pool"
+
+// Reset ends the connections to the members that of is true for, at both sides and within a tick: a member that is down answers
+// nobody, and who waits for it learns so at once. Flows of UDP end too, so that the next datagram finds another member, and spare
+// connections. It returns how many connections and flows it ends; one that is being made meanwhile is missed.
+func (t *Table) Reset(of func(*pool.Member) bool) int {
+	n := 0
+	for i := range t.shards {
+		t.each(i, func(f *flow) {
+			if m := f.member.Load(); m != nil && of(m) {
+				f.killed.Store(true)
+				n++
+			}
+		})
+	}
+	t.spares.sift(func(_ *spareKey, sp *spare) bool { return !of(sp.target) })
+	return n + t.udp.reset(of)
+}
+
+func (f *udpFlows) reset(of func(*pool.Member) bool) int {
+	n := 0
+	f.each(func(w *udpWorker) {
+		for l := range w.all {
+			for x := l.flows.newest; x != nil; {
+				older := x.older
+				if m := x.decision.Member; m != nil && of(m) {
+					x.end()
+					n++
+				}
+				x = older
+			}
+		}
+	})
+	return n
+}

@@ -1,0 +1,364 @@
+package dataplane
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "bigpipe/proto/bigpipe/v1"
+)
+
+// quick is a monitor of a template with the shortest times.
+func quick(name, template string) *pb.Object {
+	return object(&pb.Monitor{Name: name, Use: template, Interval: proto.Uint32(1), Timeout: proto.Uint32(1)})
+}
+
+func monitorUse(target string, monitors ...string) *pb.Object {
+	return object(&pb.MonitorUse{Target: target, Monitors: monitors})
+}
+
+// state returns a member's state as its pool shows it.
+func (s *site) state(pool, member string) string {
+	s.t.Helper()
+	for _, m := range s.statistics(pool).GetPools()[0].GetMembers() {
+		if m.GetAddress() == member {
+			return pb.EnumWord(m.GetState())
+		}
+	}
+	s.t.Fatalf("pool %s has no member %s", pool, member)
+	return ""
+}
+
+func (s *site) awaitState(pool, member, state string) {
+	s.t.Helper()
+	eventually(s.t, member+" is "+state, func() bool { return s.state(pool, member) == state })
+}
+
+// page is a web member whose answer to a monitor is set; others are answered with its name.
+type page struct {
+	*member
+	status atomic.Int64
+}
+
+func newPage(t *testing.T, name string) *page {
+	p := &page{}
+	p.status.Store(200)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.member = &member{name: name, l: l}
+	p.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, c)
+			p.mu.Unlock()
+			p.wg.Go(func() { p.answer(c) })
+		}
+	})
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *page) answer(c net.Conn) {
+	defer c.Close()
+	for r := bufio.NewReader(c); ; {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		status := 200
+		if req.URL.Path == "/health" {
+			status = int(p.status.Load())
+		}
+		fmt.Fprintf(c, "HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s", status, len(p.name), p.name)
+	}
+}
+
+// get asks a virtual server for a page, with a cookie unless it is "". It returns who answered, or the status, and the cookie that
+// was set.
+func (s *site) get(virtual, cookie string) (who, set string) {
+	s.t.Helper()
+	c, err := s.dial(virtual)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	if cookie != "" {
+		cookie = "Cookie: " + cookie + "\r\n"
+	}
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: h\r\n%sConnection: close\r\n\r\n", cookie)
+	reply, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, _ := io.ReadAll(reply.Body)
+	if who = string(body); reply.StatusCode != 200 {
+		who = fmt.Sprint(reply.StatusCode)
+	}
+	set, _, _ = strings.Cut(reply.Header.Get("Set-Cookie"), ";")
+	return who, set
+}
+
+// TestMonitors: pain 43: a member that answers its monitor with 500 is down although it takes connections; a client's cookie moves to
+// another one. When all are down there is 503, or the fallback, and never a cookie.
+func TestMonitors(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one, two := newPage(t, "one"), newPage(t, "two")
+	m := quick("page", "http")
+	m.GetMonitor().Send = proto.String("GET /health")
+	if missing := s.apply(m, monitorUse(one.addr(), "page"), monitorUse(two.addr(), "page"),
+		cookiePool("web", one.addr(), two.addr()), virtualServer("10.0.0.1:80", "web")); len(missing) > 0 {
+		t.Fatal(reasons(missing))
+	}
+	s.awaitState("web", one.addr(), "up")
+	s.awaitState("web", two.addr(), "up")
+	_, cookieOne := s.get("10.0.0.1:80", "")
+	if who, set := s.get("10.0.0.1:80", cookieOne); who != "one" || set != "" {
+		t.Errorf("the cookie leads to %s and sets %q", who, set)
+	}
+	one.status.Store(500)
+	s.awaitState("web", one.addr(), "down")
+	who, moved := s.get("10.0.0.1:80", cookieOne)
+	if who != "two" || moved == "" || moved == cookieOne {
+		t.Errorf("with the member down the cookie leads to %s and sets %q", who, moved)
+	}
+	two.status.Store(404)
+	s.awaitState("web", two.addr(), "down")
+	if who, set := s.get("10.0.0.1:80", cookieOne); who != "503" || set != "" {
+		t.Errorf("with all down: %s, cookie %q", who, set)
+	}
+	p := cookiePool("web", one.addr(), two.addr())
+	p.GetPool().Fallback = proto.String("http://sorry/")
+	s.apply(p)
+	if who, set := s.get("10.0.0.1:80", cookieOne); who != "302" || set != "" {
+		t.Errorf("with all down and a fallback: %s, cookie %q", who, set)
+	}
+	one.status.Store(200)
+	s.awaitState("web", one.addr(), "up")
+	if who, set := s.get("10.0.0.1:80", cookieOne); who != "one" || set != "" {
+		t.Errorf("up again, the cookie leads to %s and sets %q", who, set)
+	}
+}
+
+// TestMonitorStatistics: what each monitor says, and what is counted.
+func TestMonitorStatistics(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one := newMember(t, "one", false)
+	dead := newMember(t, "dead", false)
+	dead.close()
+	use := monitorUse(dead.addr(), "probe", "other")
+	s.apply(quick("probe", "tcp"), quick("other", "tcp"), monitorUse(one.addr(), "probe"), use, plainPool("p", one.addr(), dead.addr()))
+	s.awaitState("p", one.addr(), "up")
+	s.awaitState("p", dead.addr(), "down")
+	eventually(t, "both monitors have looked", func() bool {
+		return strings.Count(monitorLines(t, s, ""), "down") == 2
+	})
+	want(t, monitorLines(t, s, dead.addr()), dead.addr()+" other down\n"+dead.addr()+" probe down\n")
+	want(t, monitorLines(t, s, one.addr()), one.addr()+" probe up\n")
+	all, err := s.engine.Statistics(&pb.StatisticsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := all.GetUnit().GetCounters(); n["nodes_up"] != 1 || n["nodes_down"] != 1 || n["monitor_probes"] < 3 || n["monitor_failures"] < 2 {
+		t.Errorf("counters %v", n)
+	}
+
+	// monitor instance disable, and monitor disable
+	use = monitorUse(dead.addr(), "probe", "other")
+	use.GetMonitorUse().Enabled = proto.Bool(false)
+	s.apply(use)
+	want(t, s.state("p", dead.addr()), "unchecked")
+	want(t, monitorLines(t, s, dead.addr()), dead.addr()+" other unchecked\n"+dead.addr()+" probe unchecked\n")
+	off := quick("probe", "tcp")
+	off.GetMonitor().Enabled = proto.Bool(false)
+	s.apply(off)
+	want(t, s.state("p", one.addr()), "unchecked")
+
+	// no member, no check
+	s.update(nil, []string{"pool/p"})
+	want(t, monitorLines(t, s, ""), "")
+}
+
+func monitorLines(t *testing.T, s *site, node string) string {
+	t.Helper()
+	r := &pb.StatisticsRequest{}
+	if node != "" {
+		r.Node = &node
+	}
+	reply, err := s.engine.Statistics(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, m := range reply.GetMonitors() {
+		lines = append(lines, fmt.Sprintln(m.GetNode(), m.GetMonitor(), pb.EnumWord(m.GetState())))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// TestOnDown: pain 48: open connections to a member that monitors find down are reset within a second (on_down reset), or live on.
+func TestOnDown(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0,10.0.0.2:80=127.0.0.1:0")
+	one := newMember(t, "one", false)
+	health := newPage(t, "health")
+	m := quick("page", "http") // looks elsewhere, so that the member itself lives
+	m.GetMonitor().Send, m.GetMonitor().Dest = proto.String("GET /health"), proto.String(health.addr())
+	reset := plainPool("reset", one.addr())
+	reset.GetPool().OnDown = pb.OnDown_ON_DOWN_RESET.Enum()
+	s.apply(m, monitorUse(one.addr(), "page"), reset, plainPool("keep", one.addr()),
+		virtualServer("10.0.0.1:80", "reset"), virtualServer("10.0.0.2:80", "keep"))
+	s.awaitState("reset", one.addr(), "up")
+	_, ends := s.visit("10.0.0.1:80")
+	_, lives := s.visit("10.0.0.2:80")
+	echo(t, ends, "hello")
+	echo(t, lives, "hello")
+	health.status.Store(500)
+	s.awaitState("reset", one.addr(), "down")
+	if _, err := ends.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset by peer") {
+		t.Errorf("the client is told %v", err)
+	}
+	one.mu.Lock()
+	first := one.conns[0]
+	one.mu.Unlock()
+	eventually(t, "the member is told", func() bool { _, err := first.Write([]byte("x")); return err != nil })
+	echo(t, lives, "still")
+	want(t, s.who("10.0.0.1:80"), "nobody")
+}
+
+// TestStateAfterRestart: pain 37: after a restart a member that was down is up with its first success, and what the operator said is still there.
+func TestStateAfterRestart(t *testing.T) {
+	dir := t.TempDir()
+	s := newSite(t, dir, "10.0.0.1:80=127.0.0.1:0")
+	one, two := newPage(t, "one"), newPage(t, "two")
+	m := quick("page", "http")
+	m.GetMonitor().Send = proto.String("GET /health")
+	one.status.Store(500)
+	s.apply(m, monitorUse(one.addr(), "page"), monitorUse(two.addr(), "page"), plainPool("web", one.addr(), two.addr()),
+		virtualServer("10.0.0.1:80", "web"), object(&pb.Node{Address: two.addr(), Enabled: proto.Bool(false)}))
+	s.awaitState("web", one.addr(), "down")
+	s.close()
+	one.status.Store(200)
+	again := newSite(t, dir, "10.0.0.1:80=127.0.0.1:0")
+	again.awaitState("web", one.addr(), "up")
+	want(t, again.state("web", two.addr()), "disabled")
+}
+
+// TestChecking: a client without a record is sent to a member that nothing is known of only when there is no other; one that is bound
+// to it stays.
+func TestChecking(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one, two := newMember(t, "one", false), newMember(t, "two", false)
+	slow := quick("slow", "tcp") // a member says its name and nothing else
+	slow.GetMonitor().Recv, slow.GetMonitor().Timeout = proto.String("never"), proto.Uint32(600)
+	s.apply(simplePool("p", 300, one.addr(), two.addr()), virtualServer("10.0.0.1:80", "p"))
+	want(t, s.who("10.0.0.1:80"), "one")
+	s.apply(slow, monitorUse(one.addr(), "slow"))
+	want(t, s.state("p", one.addr()), "checking")
+	want(t, s.who("10.0.0.1:80"), "one") // bound
+	s.apply(plainPool("p", one.addr(), two.addr()))
+	for range 4 {
+		want(t, s.who("10.0.0.1:80"), "two")
+	}
+	s.apply(plainPool("p", one.addr()))
+	want(t, s.who("10.0.0.1:80"), "one")
+}
+
+// TestLegacyChecks: members and addresses are checked as 3.x does: tping_svc and tping_node.
+func TestLegacyChecks(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one, dead := newMember(t, "one", false), newMember(t, "dead", false)
+	dead.close()
+	port := func(m *member) uint32 { return uint32(m.l.Addr().(*net.TCPAddr).Port) }
+	service := func(m *member) *pb.Object {
+		return object(&pb.Service{Port: port(m), Tping: proto.Uint32(1), TpingTimeout: proto.Uint32(1)})
+	}
+	s.apply(service(one), service(dead), plainPool("p", one.addr(), dead.addr()), virtualServer("10.0.0.1:80", "p"))
+	s.awaitState("p", one.addr(), "up")
+	s.awaitState("p", dead.addr(), "down")
+	want(t, monitorLines(t, s, one.addr()), fmt.Sprintf("%s tping_svc %d up\n", one.addr(), port(one)))
+	s.update(nil, []string{fmt.Sprintf("service/%d", port(one)), fmt.Sprintf("service/%d", port(dead))})
+	want(t, s.state("p", dead.addr()), "unchecked")
+
+	missing := s.apply(object(&pb.Global{TpingNode: proto.Uint32(1)}))
+	if len(missing) > 0 { // not permitted here
+		want(t, missing[0].GetKey(), "global")
+		if !strings.HasPrefix(missing[0].GetReason(), "icmp needs the capability CAP_NET_RAW") {
+			t.Errorf("the reason is %s", missing[0].GetReason())
+		}
+		return
+	}
+	eventually(t, "the address is pinged", func() bool { return monitorLines(t, s, "127.0.0.1") == "127.0.0.1 tping_node up\n" })
+}
+
+// TestUnfitMonitors: a template that cannot be carried out, an address without a port, a regular expression that is none.
+func TestUnfitMonitors(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one := newMember(t, "one", false)
+	odd, through := quick("odd", "tcp"), quick("through", "tcp")
+	odd.GetMonitor().Recv = proto.String("(")
+	through.GetMonitor().Dest, through.GetMonitor().Transparent = proto.String("192.0.2.1:80"), proto.Bool(true)
+	missing := s.apply(quick("probe", "tcp"), quick("login", "radius"), odd, through, object(&pb.Monitor{Name: "lost", Use: "nothing"}),
+		quick("prog", "external"), monitorUse(one.addr(), "probe", "login", "odd", "lost", "through", "prog"), monitorUse("127.0.0.1", "probe"),
+		plainPool("p", one.addr()))
+	here := " (unchecked by it: " + one.addr() + ")"
+	want(t, reasons(missing), "monitor/login: the template radius is not supported"+here+
+		"\nmonitor/lost: it is derived from no template"+here+
+		"\nmonitor/odd: recv: error parsing regexp: missing closing ): `(`"+here+
+		"\nmonitor/probe: dest: the address 127.0.0.1 alone has no port to look at (unchecked by it: 127.0.0.1)"+
+		"\nmonitor/prog: external needs run PROGRAM"+here+
+		"\nmonitor/through: transparent: 192.0.2.1 cannot be looked at through the node"+here)
+	s.awaitState("p", one.addr(), "up") // probe alone decides
+}
+
+// TestPassiveHealth: three connects of traffic that fail one after the other mark a member down; where its monitor succeeds it may be
+// tried again.
+func TestPassiveHealth(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one, two := newMember(t, "one", false), newMember(t, "two", false)
+	address := one.addr()
+	one.close()
+	p := plainPool("p", address, two.addr())
+	p.GetPool().PassiveHealth = proto.Bool(true)
+	s.apply(p, plainPool("other", address), virtualServer("10.0.0.1:80", "p"))
+	for range 8 {
+		want(t, s.who("10.0.0.1:80"), "two")
+	}
+	want(t, s.state("p", address), "down")
+	want(t, s.state("other", address), "unchecked")
+
+	health := newPage(t, "health")
+	m := quick("page", "http")
+	m.GetMonitor().Dest = proto.String(health.addr())
+	s.apply(m, monitorUse(address, "page"))
+	s.awaitState("p", address, "up")
+}
+
+// TestStatesSurvive: a change of the configuration does not have checks begin again.
+func TestStatesSurvive(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one := newMember(t, "one", false)
+	m := object(&pb.Monitor{Name: "probe", Use: "tcp", Interval: proto.Uint32(300), Timeout: proto.Uint32(901)})
+	s.apply(m, monitorUse(one.addr(), "probe"), plainPool("p", one.addr()), virtualServer("10.0.0.1:80", "p"))
+	s.awaitState("p", one.addr(), "up")
+	other := newMember(t, "other", false)
+	s.apply(plainPool("q", one.addr(), other.addr()))
+	want(t, s.state("q", one.addr()), "up")
+	s.apply(plainPool("p", other.addr(), one.addr()), object(&pb.Global{Lb: pb.LbMode_LB_MODE_RATIO.Enum()}))
+	want(t, s.state("p", one.addr()), "up")
+	want(t, s.state("p", other.addr()), "unchecked")
+}
