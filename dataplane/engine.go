@@ -58,6 +58,7 @@ type Engine struct {
 	records     *persist.Table
 	connections *forward.Table
 	health      *health
+	shares      shares
 	started     time.Time
 	running     atomic.Pointer[runtime]
 	gone        gone
@@ -287,10 +288,10 @@ func (r *runtime) wanted(u *Update) (*config.Tree, []config.Change) {
 // run compiles what the changes touch, makes the next runtime the running one, and follows it. The caller holds the lock.
 func (e *Engine) run(next *runtime, changes []config.Change) {
 	touched := affected(next.view, changes)
-	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Dial: e.addresses.Local, Health: e.health.known, Log: e.log})
+	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Nodes: &e.shares.nodes, Dial: e.addresses.Local, Health: e.health.known, Log: e.log})
 	e.health.check(next, changes, e.addresses)
 	next.compileRules(touched.rules)
-	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses)
+	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses, &e.shares)
 	e.limitRecords(next.view)
 	retime.apply(e.records)
 	for _, v := range gone {
@@ -323,7 +324,7 @@ func addressesOf(plans map[*virtual]plan) []netip.Addr {
 }
 
 // compileVirtuals plans the dirty virtual servers. Those that are no more configured leave the runtime.
-func (r *runtime) compileVirtuals(names map[string]struct{}, addresses *AddressMap) (plans map[*virtual]plan, gone []*virtual) {
+func (r *runtime) compileVirtuals(names map[string]struct{}, addresses *AddressMap, shares *shares) (plans map[*virtual]plan, gone []*virtual) {
 	plans = make(map[*virtual]plan, len(names))
 	for name := range names {
 		v, vs := r.virtuals[name], config.FindVirtual(r.view, name)
@@ -338,7 +339,7 @@ func (r *runtime) compileVirtuals(names map[string]struct{}, addresses *AddressM
 			v = &virtual{address: name, counters: pool.NewCounters()}
 			r.virtuals[name] = v
 		}
-		plans[v] = r.plan(vs, v, addresses)
+		plans[v] = r.plan(vs, v, addresses, shares)
 	}
 	return plans, gone
 }

@@ -47,7 +47,6 @@ var readAlone = map[string]string{
 	"Pool.CookieEncryption":     "refused",
 	"Pool.Forward":              "refused",
 	"VirtualServer.Forward":     "refused",
-	"Member.Priority":           "carried along for the modes that balance",
 }
 
 // above are fields that are acted on before the dataplane gets the configuration.

@@ -70,7 +70,7 @@ func (v *virtual) setReason(reason string) {
 }
 
 // plan compiles a virtual server, v where it runs.
-func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap) plan {
+func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap, shares *shares) plan {
 	addr, err := netip.ParseAddrPort(vs.GetAddress())
 	if err != nil || addr.Port() == 0 || config.IsWildcard(vs) && !ordinary(addr) && !addresses.Maps(addr) {
 		return plan{reason: "wildcard virtual servers need traffic to be intercepted, which is not supported"}
@@ -79,6 +79,7 @@ func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap) 
 		return plan{reason: "forwarding virtual servers are not supported"}
 	}
 	p := plan{settings: r.settings(vs, unmapped(addr), v.counters)}
+	p.settings.Shared = shares.of(r.view, unmapped(addr))
 	if p.reason = r.choice(vs, &p.settings, v.wanted.settings.Rule); p.reason != "" {
 		return p
 	}

@@ -10,7 +10,7 @@ func init() {
 	Services = newTable(KindService, "service", &pb.Service{}, []*Attribute{
 		{Words: w("tcp"), Words3: w("port"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "tcp", Help: "allow TCP", Acts: true},
 		{Words: w("udp"), Release: Release4, Value: ValueSwitch, Default: "disable", Field: "udp", Help: "allow UDP", Acts: true},
-		{Words: w("limit"), Words3: w("port limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit"},
+		{Words: w("limit"), Words3: w("port limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most, of all its virtual servers; 0: no limit", Acts: true},
 		{
 			Words: w("timeout tcp"), Words3: w("treaper"), Release: Legacy, Value: ValueSeconds, Field: "timeout_tcp",
 			Help: "seconds after which an idle TCP connection is ended", Acts: true,
@@ -114,9 +114,11 @@ func unitRows() []*Attribute {
 	}
 	percent := num("memory_reboot_percent", ValueNumber, "memory use at which the old unit restarts")
 	percent.Max = 100
+	idle := num("fastest_max_idle_time", ValueSeconds, "seconds after which lb_mode fastest and fastest_app_resp try a member again that was slow; 0: 10")
+	idle.Acts = true
 	return []*Attribute{
 		sw("auto_lasthop", "answer through the router that asked"),
-		num("fastest_max_idle_time", ValueSeconds, "bound of lb_mode fastest"),
+		idle,
 		num("fastflow_active", ValueWord, "fast path of the old unit"),
 		percent,
 		num("verbose_log_level", ValuePlain, "what is logged", "verbose log level"),

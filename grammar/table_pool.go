@@ -13,7 +13,10 @@ var lbModeAliases = map[string]string{
 	"member_predictive": "predictive_member", "member_observed": "observed_member", "member_priority": "priority_member",
 }
 
-var actingModes = []string{"round_robin", "ratio", "ratio_member"}
+var actingModes = []string{
+	"round_robin", "ratio", "ratio_member", "least_conn", "least_conn_member", "fastest", "fastest_app_resp", "observed", "observed_member",
+	"predictive", "predictive_member", "priority", "priority_member", "hash", "minmisses", "response", "bandwidth",
+}
 
 func init() {
 	Pools = newTable(KindPool, "pool", &pb.Pool{}, poolRows())
@@ -28,11 +31,11 @@ func poolRows() []*Attribute {
 		},
 		{
 			Words: w("min_active_members"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "min_active_members",
-			Help: "members of the highest priority that must be available before lower ones are added",
+			Help: "members that must be available in the highest priority groups before the next one is added", Acts: true,
 		},
 		{
 			Words: w("hash_bits"), Release: Ours, Value: valueForm, Default: "32", Field: "hash_bits", form: hashBitsForm,
-			Help: "bits of the client address that lb_mode hash looks at: 24 or 32",
+			Help: "bits of the client's address that lb_mode hash and minmisses look at: 24 (of IPv6: 64) or 32 (all)", Acts: true,
 		},
 		{Words: w("forward"), Release: Release4, Value: ValueNone, Field: "forward", Help: "send traffic where it was going; no members"},
 		{
@@ -198,7 +201,7 @@ func limitRows() []*Attribute {
 		{Words: w("persist_unavailable"), Release: Ours, Value: ValueWord, Default: "rebind", Field: "persist_unavailable", Help: "when the recorded member cannot be used", Acts: true},
 		{Words: w("persist_unknown"), Release: Ours, Value: ValueWord, Default: "rebind", Field: "persist_unknown", Help: "when a cookie names no member", Acts: true},
 		{Words: w("persist_limit_override"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "persist_limit_override", Help: "persisted traffic may exceed connection limits", Acts: true},
-		{Words: w("persist_lower_priority"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "persist_lower_priority", Help: "honour records of members in lower priority groups"},
+		{Words: w("persist_lower_priority"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "persist_lower_priority", Help: "clients stay with members in lower priority groups", Acts: true},
 		{Words: w("reselect_tries"), Release: Ours, Value: ValueNumber, Default: "all members", Field: "reselect_tries", Help: "members to try before giving up", Acts: true},
 		{Words: w("on_down"), Release: Ours, Value: ValueWord, Default: "keep", Field: "on_down", Help: "open connections of a member that goes down", Acts: true},
 		{Words: w("connect_timeout"), Release: Ours, Value: ValueSeconds, Default: "5", Field: "connect_timeout", Help: "seconds to wait for a member to accept", Acts: true},
@@ -212,7 +215,7 @@ func limitRows() []*Attribute {
 func memberRows() []*Attribute {
 	return []*Attribute{
 		{Words: w("ratio"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 65535, Default: "1", Field: "ratio", Help: "weight in mode ratio_member", Acts: true},
-		{Words: w("priority"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "priority", Help: "priority group; the highest is used first"},
+		{Words: w("priority"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "priority", Help: "priority group; the highest is used first", Acts: true},
 		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit", Acts: true},
 		{Words: w("route"), Release: Ours, Value: ValuePlain, Field: "route", Help: "the member's name in jroute cookies"},
 		{Words: w("https"), Release: Ours, Value: ValueService, Field: "https", Help: "port of the member's TLS listener"},

@@ -9,7 +9,7 @@ func init() {
 	Virtuals = newTable(KindVirtual, "virtual", &pb.VirtualServer{}, virtualRows())
 	VirtualAddresses = newTable(KindVirtualAddress, "virtual address", &pb.VirtualAddress{}, []*Attribute{
 		stateRow("enable", "disable", "enabled", "accept connections to this address", true),
-		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit"},
+		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most, of all its virtual servers; 0: no limit", Acts: true},
 		{Words: w("netmask"), Release: Legacy, Value: ValueMask, Field: "netmask", Help: "mask of the address"},
 		{Words: w("broadcast"), Release: Legacy, Value: ValueAddress, Field: "broadcast", Help: "broadcast address"},
 		{Words: w("unit"), Release: Legacy, Value: ValueNumber, Max: 255, Default: "1", Field: "unit", Help: "unit that owns the address"},

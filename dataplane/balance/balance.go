@@ -6,9 +6,14 @@
 // move the rotation (rule J-2).
 package balance
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
 
-// Mode is a load-balancing mode. The zero value is round robin, the default of a pool that names none (rule M-1).
+// Mode is a load-balancing mode. The zero value is round robin, the default of a pool that names none (rule M-1). The
+// forms by member and by node address differ only in where the caller takes weights and measures from.
 type Mode uint8
 
 const (
@@ -16,16 +21,77 @@ const (
 	RoundRobin Mode = iota
 	// Ratio shares by the weight of a member's node address.
 	Ratio
-	// RatioMember shares by the member's own weight. It differs from Ratio only in where the caller takes the
-	// weights from.
+	// RatioMember shares by the member's own weight.
 	RatioMember
+	// LeastConn takes whose node address has the fewest open connections for its weight (rule M-3).
+	LeastConn
+	// LeastConnMember takes the member that has the fewest open connections for its weight (rule M-3).
+	LeastConnMember
+	// Fastest takes whose node address would answer first: the least product of its answering time and the connections
+	// that wait there, this one included.
+	Fastest
+	// FastestAppResp is Fastest by member.
+	FastestAppResp
+	// Observed shares by weights that are inversely proportional to the open connections of a node address, each second
+	// anew.
+	Observed
+	// ObservedMember is Observed by member.
+	ObservedMember
+	// Predictive is Observed by the connections that a node address will have in a second if it goes on like the last one.
+	Predictive
+	// PredictiveMember is Predictive by member.
+	PredictiveMember
+	// Priority takes the members in turn; the caller says that only those of the highest priority may be chosen.
+	Priority
+	// PriorityMember is Priority.
+	PriorityMember
+	// DynamicRatio shares by weights from outside.
+	DynamicRatio
+	// Hash takes the member whose place among those that may be chosen is the hash of a key, modulo their number (rule M-4).
+	Hash
+	// MinMisses takes the member whose address gives the highest hash together with a key (rule M-5).
+	MinMisses
+	// Response shares by weights that are inversely proportional to the time that members take to answer (rule M-6).
+	Response
+	// Bandwidth shares by weights that are inversely proportional to the octets that members have moved (rule M-7).
+	Bandwidth
 )
 
 var modeWords = [...]string{
-	RoundRobin:  "round_robin",
-	Ratio:       "ratio",
-	RatioMember: "ratio_member",
+	RoundRobin:       "round_robin",
+	Ratio:            "ratio",
+	RatioMember:      "ratio_member",
+	LeastConn:        "least_conn",
+	LeastConnMember:  "least_conn_member",
+	Fastest:          "fastest",
+	FastestAppResp:   "fastest_app_resp",
+	Observed:         "observed",
+	ObservedMember:   "observed_member",
+	Predictive:       "predictive",
+	PredictiveMember: "predictive_member",
+	Priority:         "priority",
+	PriorityMember:   "priority_member",
+	DynamicRatio:     "dynamic_ratio",
+	Hash:             "hash",
+	MinMisses:        "minmisses",
+	Response:         "response",
+	Bandwidth:        "bandwidth",
 }
+
+// ByNode reports whether the mode looks at the node addresses of members: at their weights and at what is measured of them.
+func (m Mode) ByNode() bool {
+	switch m {
+	case Ratio, LeastConn, Fastest, Observed, Predictive, DynamicRatio:
+		return true
+	}
+	return false
+}
+
+// Timed reports whether the mode looks at the time that members take to answer.
+func (m Mode) Timed() bool { return m == Fastest || m == FastestAppResp || m == Response }
+
+// Keyed reports whether the mode looks at the key of an [Ask].
+func (m Mode) Keyed() bool { return m == Hash || m == MinMisses }
 
 // String returns the word that bigip.conf uses.
 func (m Mode) String() string {
@@ -49,8 +115,36 @@ func ParseMode(word string) (Mode, error) {
 type Member struct {
 	// Name identifies the member when a new picker takes over from an old one.
 	Name string
-	// Weight is the member's share relative to the others. Zero means 1, the default ratio. RoundRobin ignores it.
+	// Weight is the member's share relative to the others in Ratio, RatioMember, DynamicRatio, LeastConn and
+	// LeastConnMember; the other modes ignore it (rule M-8). Zero means 1, the default ratio.
 	Weight uint32
+	// Addr is the member's address, for MinMisses.
+	Addr netip.AddrPort
+	// Meter tells what is measured of the member; nil is one that always tells zero. Modes that need none do not ask.
+	Meter Meter
+}
+
+// Meter tells what is measured of a member, now. It is asked with a lock held: it must be cheap and must not block.
+type Meter interface {
+	// Open is the number of open connections.
+	Open() uint64
+	// Took is the time in which it lately answered; zero is not known.
+	Took() time.Duration
+	// Octets is how many it has moved since some moment.
+	Octets() uint64
+}
+
+type noMeter struct{}
+
+func (noMeter) Open() uint64        { return 0 }
+func (noMeter) Took() time.Duration { return 0 }
+func (noMeter) Octets() uint64      { return 0 }
+
+func (m *Member) meter() Meter {
+	if m.Meter == nil {
+		return noMeter{}
+	}
+	return m.Meter
 }
 
 // Ask is one decision to make. The zero value accepts every member.
@@ -61,6 +155,8 @@ type Ask struct {
 	Usable func(i int) bool
 	// Tried holds the members that this connection has tried in vain; they are not chosen again.
 	Tried Set
+	// Key is what Hash and MinMisses choose by: the client's address.
+	Key netip.Addr
 }
 
 func (a *Ask) accepts(i int) bool {
@@ -74,14 +170,24 @@ type Picker interface {
 	Pick(Ask) (index int, ok bool)
 }
 
-// New returns a picker for the members in their configured order; it keeps the slice, which must not change. A change of the members or of their weights needs a
-// new picker; given the one it replaces, it goes on where that one stood instead of starting again with the first
+// New returns a picker for the members in their configured order; it keeps the slice, which must not change. A change of
+// the members or of their weights needs a new picker; given the one it replaces, it goes on where that one stood instead of starting again with the first
 // member. Previous may be nil, of another mode, of other members, and in use.
 func New(mode Mode, members []Member, previous Picker) Picker {
 	switch mode {
-	case Ratio, RatioMember:
+	case Ratio, RatioMember, DynamicRatio:
 		old, _ := previous.(*weighted)
 		return newWeighted(members, old)
+	case LeastConn, LeastConnMember, Fastest, FastestAppResp:
+		old, _ := previous.(*least)
+		return newLeast(mode, members, old)
+	case Observed, ObservedMember, Predictive, PredictiveMember, Response, Bandwidth:
+		old, _ := previous.(*adaptive)
+		return newAdaptive(mode, members, old)
+	case Hash:
+		return newHashed(members)
+	case MinMisses:
+		return newMinMisses(members)
 	default:
 		old, _ := previous.(*roundRobin)
 		return newRoundRobin(members, old)

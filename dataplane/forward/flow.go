@@ -17,6 +17,7 @@ type flow struct {
 	listener *Listener
 	settings *Settings                   // of the last decision
 	counters *pool.Counters              // where the flow was counted as open
+	shared   []Shared                    // where too
 	peer     netip.AddrPort              // who connected
 	source   netip.AddrPort              // the client: who connected, or who that did it for
 	contact  netip.AddrPort              // where it wanted to go, where the listener has all addresses; else invalid
@@ -54,7 +55,7 @@ type flow struct {
 }
 
 func newFlow(l *Listener, settings *Settings, fd int, peer netip.AddrPort) *flow {
-	f := &flow{listener: l, settings: settings, counters: settings.Counters, peer: peer, source: peer, traffic: pool.NewShard()}
+	f := &flow{listener: l, settings: settings, counters: settings.Counters, shared: settings.Shared, peer: peer, source: peer, traffic: pool.NewShard()}
 	clock := l.table.clock
 	f.began = clock.now()
 	f.active.Store(int64(f.began))
@@ -103,7 +104,7 @@ func (f *flow) end() {
 	f.listener.table.leave(&f.client, f.shard)
 	f.in.drop()
 	f.from.drop()
-	f.counters.Close()
+	closeShared(f.counters, f.shared)
 	if f.limited {
 		f.listener.sources.leave(sourceOf(f.peer.Addr()))
 	}
@@ -118,7 +119,7 @@ func (f *flow) admit() bool {
 	if f.limited && !f.listener.sources.enter(source, set.SourceLimit) {
 		return false
 	}
-	if !f.counters.Open(set.Limit) {
+	if !set.open() {
 		if f.limited {
 			f.listener.sources.leave(source)
 		}
@@ -314,7 +315,14 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 	to := newSockaddr(m.Dial)
 	f.wait()
 	f.server.as = f.settings.introduction()
+	start := time.Time{}
+	if !f.settings.HTTP {
+		start = f.decision.Start()
+	}
 	err = f.server.connect(&to, fd, timeout)
+	if err == nil {
+		f.decision.Took(start)
+	}
 	f.waiting.Store(0)
 	if err == nil {
 		err = f.introduce()

@@ -204,9 +204,11 @@ func (x *exchange) run() outcome {
 	}
 	x.credentials()
 	for {
+		start := x.f.decision.Start()
 		x.send()
 		err := x.awaitHead()
 		if err == nil {
+			x.f.decision.Took(start)
 			return x.respond()
 		}
 		if errors.Is(err, errBadMember) && x.mayRepeat() {

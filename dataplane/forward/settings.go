@@ -56,8 +56,38 @@ type Settings struct {
 	// SourceLimit is the most connections of one client address at a time, or of one /64 network of IPv6; zero means no limit.
 	// It does not bind trusted proxies.
 	SourceLimit uint32
+	// Shared are further limits, which it shares with other virtual servers.
+	Shared []Shared
 	// Counters count the virtual server's connections; they may outlive the settings. Nil: none are kept.
 	Counters *pool.Counters
+}
+
+// Shared is a limit of connections that several virtual servers have together. The gauge may outlive the settings.
+type Shared struct {
+	Gauge *pool.Gauge
+	Limit uint32 // zero means no limit
+}
+
+// open counts a connection at the virtual server and at what it shares, unless there are as many as may be.
+func (s *Settings) open() bool {
+	if !s.Counters.Open(s.Limit) {
+		return false
+	}
+	for i, shared := range s.Shared {
+		if !shared.Gauge.Open(shared.Limit) {
+			closeShared(s.Counters, s.Shared[:i])
+			return false
+		}
+	}
+	return true
+}
+
+// closeShared ends what open began.
+func closeShared(counters *pool.Counters, list []Shared) {
+	counters.Close()
+	for _, shared := range list {
+		shared.Gauge.Close()
+	}
 }
 
 // OneConnect says which connections to members are kept when a response is complete, and who may use them next (rules O-6 to

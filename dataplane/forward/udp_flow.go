@@ -25,6 +25,7 @@ type udpFlow struct {
 
 	decision pool.Decision
 	counters *pool.Counters // where the flow was counted as open
+	shared   []Shared       // where too
 	traffic  pool.Shard
 	in, out  uint64 // bytes that were not counted yet
 
@@ -82,7 +83,7 @@ func (f *udpFlow) admit(set *Settings) bool {
 		f.limited = false
 		return false
 	}
-	if !f.counters.Open(set.Limit) {
+	if !set.open() {
 		f.leave()
 		return false
 	}
@@ -187,7 +188,7 @@ func (f *udpFlow) end() {
 	w := l.worker
 	f.count()
 	f.decision.Release()
-	f.counters.Close()
+	closeShared(f.counters, f.shared)
 	f.leave()
 	if f.fd >= 0 {
 		_ = unix.Close(f.fd)

@@ -308,7 +308,7 @@ func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
 	w := l.worker
 	f := &udpFlow{
 		key: *key, listener: l, fd: -1, peer: *from, began: w.now, active: w.now,
-		counters: set.Counters, traffic: pool.NewShard(),
+		counters: set.Counters, shared: set.Shared, traffic: pool.NewShard(),
 	}
 	f.peer.size = size
 	if !f.admit(set) {
@@ -322,7 +322,7 @@ func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
 		if f.fd >= 0 {
 			_ = unix.Close(f.fd)
 		}
-		f.counters.Close()
+		closeShared(f.counters, f.shared)
 		f.leave()
 		return nil
 	}

@@ -25,6 +25,7 @@ func NewShard() Shard { return Shard(rand.Uint32() & (shards - 1)) }
 type Counters struct {
 	current, max, total atomic.Uint64
 	traffic             []traffic
+	timing              timing
 }
 
 // traffic is one cache line, so that workers do not take it from each other.

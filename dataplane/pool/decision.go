@@ -46,6 +46,7 @@ type Decision struct {
 	cookie  cookieNote
 	record  recordNote
 	trace   *trace
+	key     netip.Addr // see Pool.key
 }
 
 // Choose chooses a member for a connection or request: first what persistence says, then by the mode of the pool. The
@@ -58,6 +59,10 @@ func (p *Pool) Choose(d *Decision, in *Input) error {
 }
 
 func (d *Decision) choose(in *Input) error {
+	d.pool.groups.look()
+	if d.pool.mode.Keyed() {
+		d.key = d.pool.key(in)
+	}
 	if d.pool.persisted == nil {
 		return d.counted(d.balance())
 	}
@@ -90,10 +95,17 @@ func (d *Decision) follow(m *Member) (done bool, err error) {
 		}
 		return false, nil
 	}
-	d.outcome = OutcomeValid
-	if !d.take(m, d.pool.persistedLimit(m)) {
+	if !d.pool.keeps(m) {
+		d.outcome = OutcomeDown
 		if d.dry() {
-			d.step("member %s has its %d connections: another one serves this connection, the binding stays", m.Addr, m.Limit)
+			d.step("a higher priority group than that of member %s takes the traffic", m.Addr)
+		}
+		return false, nil
+	}
+	d.outcome = OutcomeValid
+	if !d.take(m, d.pool.persistedLimits(m)) {
+		if d.dry() {
+			d.step("member %s has as many connections as it may: another one serves this connection, the binding stays", m.Addr)
 		}
 		return false, nil
 	}
@@ -111,22 +123,28 @@ func (d *Decision) did(action Outcome) {
 	}
 }
 
-// balance takes the next member in turn that may be used and was not tried. Where there is none, those are tried of which
-// nothing is known yet.
+// balance takes the next member by the pool's mode that may be used and was not tried: of the priority groups that take
+// traffic, or where none of these is left, of all. Where there is none, those are tried of which nothing is known yet.
 func (d *Decision) balance() error {
 	for {
-		i, ok := d.picker().Pick(balance.Ask{Usable: d.pool.usable, Tried: d.tried})
-		if !ok {
-			i, ok = d.picker().Pick(balance.Ask{Usable: d.pool.checking, Tried: d.tried})
+		ask := balance.Ask{Usable: d.pool.preferred, Tried: d.tried, Key: d.key}
+		i, ok := d.picker().Pick(ask)
+		if !ok && d.pool.groups != nil {
+			ask.Usable = d.pool.usable
+			i, ok = d.picker().Pick(ask)
 		}
 		if !ok {
-			d.take(nil, 0)
+			ask.Usable = d.pool.checking
+			i, ok = d.picker().Pick(ask)
+		}
+		if !ok {
+			d.take(nil, limits{})
 			if d.dry() {
 				d.step("no member can be used")
 			}
 			return ErrNoMember
 		}
-		if m := d.pool.members[i]; d.take(m, m.Limit) {
+		if m := d.pool.members[i]; d.take(m, m.limits()) {
 			if d.dry() {
 				d.step("%s chooses member %s", d.pool.mode, m.Addr)
 			}
@@ -136,20 +154,20 @@ func (d *Decision) balance() error {
 	}
 }
 
-// take makes m the chosen member and counts the connection there; false when it has limit connections already, and then
+// take makes m the chosen member and counts the connection there; false when it has as many as limits say already, and then
 // nothing changes. Nil chooses nobody.
-func (d *Decision) take(m *Member, limit uint32) bool {
+func (d *Decision) take(m *Member, l limits) bool {
 	switch {
 	case m == nil:
 	case d.dry():
-		if limit > 0 && m.full() {
+		if l != (limits{}) && m.full() {
 			return false
 		}
-	case !m.counters.Open(limit):
+	case !m.open(l):
 		return false
 	}
 	if d.opened {
-		d.Member.counters.Close()
+		d.Member.close()
 	}
 	d.Member, d.opened = m, m != nil && !d.dry()
 	return true
@@ -167,14 +185,14 @@ func (d *Decision) Refused() error {
 		d.Member.health.refused()
 	}
 	if d.refused > d.pool.refusals {
-		d.take(nil, 0)
+		d.take(nil, limits{})
 		return d.counted(ErrNoMember)
 	}
 	if d.pool.persisted == nil {
 		return d.counted(d.balance())
 	}
 	if d.pool.refuseUnavailable() && (d.outcome == OutcomeValid || d.outcome == OutcomeDisabledHonoured) {
-		d.take(nil, 0)
+		d.take(nil, limits{})
 		return d.counted(ErrRefused)
 	}
 	return d.counted(d.pool.persisted.refused(d))
@@ -199,7 +217,7 @@ func (d *Decision) Accepted() {
 // record stays held. Member stays, for Count.
 func (d *Decision) Rest() {
 	if d.opened {
-		d.Member.counters.Close()
+		d.Member.close()
 		d.opened = false
 	}
 }
@@ -214,7 +232,7 @@ func (d *Decision) Count(in, out, requests uint64) {
 // Release ends the decision: the connection is closed, or was never made. The timer of a record starts when the last
 // connection that holds it is released. Releasing twice does nothing.
 func (d *Decision) Release() {
-	d.take(nil, 0)
+	d.take(nil, limits{})
 	d.record.release()
 	*d = Decision{}
 }

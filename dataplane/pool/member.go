@@ -2,6 +2,7 @@ package pool
 
 import (
 	"net/netip"
+	"time"
 
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
@@ -83,8 +84,9 @@ type Member struct {
 	Addr netip.AddrPort
 	// Dial is where to connect to; invalid when the address may not be dialled.
 	Dial netip.AddrPort
-	// Limit is the most connections at a time; zero means no limit.
-	Limit uint32
+	// Limit is the most connections at a time, NodeLimit that of its node address together with other members there; zero
+	// means no limit.
+	Limit, NodeLimit uint32
 	// Ratio is the weight of the member under the pool's mode, Priority its group.
 	Ratio, Priority uint32
 	// ResetOnDown says that open connections are reset when monitors find the member down (on_down reset).
@@ -94,8 +96,10 @@ type Member struct {
 	state    State // by the operator, or Down when it cannot be dialled
 	counters *Counters
 	health   *Health
-	passive  bool   // failed traffic marks it down
-	cookie   []byte // the value that names the member
+	passive  bool // failed traffic marks it down
+	node     *Node
+	probed   func() time.Duration // what monitors measured; nil: traffic is
+	cookie   []byte               // the value that names the member
 }
 
 // State returns the member's state now. What the operator said stands above what monitors found.
@@ -114,8 +118,35 @@ func (m *Member) Health() *Health { return m.health }
 // Counters returns what is counted about the member; it is shared with the same member in other snapshots.
 func (m *Member) Counters() *Counters { return m.counters }
 
-// full reports whether the limit is reached now.
-func (m *Member) full() bool { return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) }
+// full reports whether a limit is reached now.
+func (m *Member) full() bool {
+	return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) || m.node.connections.full(m.NodeLimit)
+}
+
+// usable reports whether new traffic may be balanced to the member now.
+func (m *Member) usable() bool { return m.State().UsableForNew() && !m.full() }
+
+// open counts a connection at the member, unless it has as many as limits say.
+func (m *Member) open(l limits) bool {
+	if !m.node.connections.Open(l.node) {
+		return false
+	}
+	if !m.counters.Open(l.member) {
+		m.node.connections.Close()
+		return false
+	}
+	return true
+}
+
+func (m *Member) close() {
+	m.counters.Close()
+	m.node.connections.Close()
+}
+
+// limits are those that count for one choice; zero means no limit.
+type limits struct{ member, node uint32 }
+
+func (m *Member) limits() limits { return limits{m.Limit, m.NodeLimit} }
 
 // OperatorState is what the operator said of a member: of itself, its address, its service, the whole unit. Given a node's
 // address alone, it is that of the node.

@@ -30,6 +30,11 @@ type Env struct {
 	Dial func(netip.AddrPort) (netip.AddrPort, error)
 	// Health knows the members by their addresses. Nil: nobody monitors them.
 	Health *Healths
+	// Nodes holds what members of one node address share, whatever pool they are in. Nil: nothing.
+	Nodes *Nodes
+	// Probed returns how monitors tell the time in which a member lately answered, zero for not known; nil where none
+	// checks it. A nil Probed is that for all.
+	Probed func(member netip.AddrPort) func() time.Duration
 	// Log is where pools tell what they meet; nil is slog's default.
 	Log *slog.Logger
 }
@@ -46,6 +51,13 @@ func (e *Env) health(addr netip.AddrPort) *Health {
 		return &Health{}
 	}
 	return e.Health.Of(addr)
+}
+
+func (e *Env) node(addr netip.Addr) *Node {
+	if e.Nodes == nil {
+		return &Node{}
+	}
+	return e.Nodes.Of(addr)
 }
 
 // Pool is a pool of one snapshot. It is immutable and may be used by any number of goroutines.
@@ -68,8 +80,11 @@ type Pool struct {
 	picker    balance.Picker
 	usable    func(i int) bool
 	checking  func(i int) bool // what may be tried when nobody is usable
+	preferred func(i int) bool // usable, and in a priority group that takes traffic
+	groups    *groups          // nil: all members alike
 	refusals  int              // members tried after a refusal, at most
 	mode      balance.Mode
+	maxIdle   time.Duration // see defaultMaxIdle
 	persisted method        // nil: none
 	cookies   *cookieMethod // nil: the pool writes none
 	shared    *shared
@@ -102,7 +117,8 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 	if p.log == nil {
 		p.log = slog.Default()
 	}
-	p.usable = func(i int) bool { m := p.members[i]; return m.State().UsableForNew() && !m.full() }
+	p.usable = func(i int) bool { return p.members[i].usable() }
+	p.preferred = func(i int) bool { return p.groups.has(p.members[i]) && p.members[i].usable() }
 	p.checking = func(i int) bool { m := p.members[i]; return m.State() == Checking && !m.full() }
 	if previous != nil {
 		p.shared = previous.shared
@@ -119,6 +135,8 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 	if c.ReselectTries != nil {
 		p.refusals = int(min(c.GetReselectTries(), 1<<20))
 	}
+	p.maxIdle = seconds(config.Globals(env.View).FastestMaxIdleTime, defaultMaxIdle)
+	p.groups = newGroups(p)
 	var old balance.Picker
 	if previous != nil {
 		old = previous.picker
@@ -138,6 +156,9 @@ func seconds(configured *uint32, otherwise time.Duration) time.Duration {
 func lbMode(c *pb.Pool, env *Env) (balance.Mode, []string) {
 	word := pb.EnumWord(config.LbModeOf(env.View, c))
 	mode, err := balance.ParseMode(word)
+	if mode == balance.DynamicRatio {
+		return mode, []string{"lb_mode dynamic_ratio (nothing tells its weights: balanced by the ratios of node addresses)"}
+	}
 	if err != nil {
 		return balance.RoundRobin, []string{fmt.Sprintf("lb_mode %s (balanced by round_robin)", word)}
 	}
@@ -158,6 +179,11 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 		}
 		m := &Member{Addr: addr, Ratio: ratioOf(c, env, p.mode), Priority: c.GetPriority(), index: len(p.members)}
 		m.Limit = lowest(c.GetLimit(), env.View.Get("node/"+addr.String()).GetNode().GetLimit())
+		m.NodeLimit = env.View.Get("node/" + addr.Addr().String()).GetNode().GetLimit()
+		m.node = env.node(addr.Addr())
+		if env.Probed != nil {
+			m.probed = env.Probed(addr)
+		}
 		m.state = OperatorState(env.View, c.GetAddress())
 		if m.Dial, err = env.dial(addr); err != nil {
 			m.state = Down
@@ -177,9 +203,9 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 	return reasons
 }
 
-// ratioOf is the member's weight: its own, or under the mode ratio that of its node address.
+// ratioOf is the member's weight: its own, or under a mode that looks at node addresses that of its node address.
 func ratioOf(c *pb.Member, env *Env, mode balance.Mode) uint32 {
-	if mode == balance.Ratio {
+	if mode.ByNode() {
 		return config.NodeRatio(env.View, c.GetAddress())
 	}
 	return config.MemberRatio(c)
@@ -196,9 +222,17 @@ func lowest(a, b uint32) uint32 {
 func (p *Pool) weights() []balance.Member {
 	list := make([]balance.Member, len(p.members))
 	for i, m := range p.members {
-		list[i] = balance.Member{Name: m.Addr.String(), Weight: m.Ratio}
+		list[i] = balance.Member{Name: m.Addr.String(), Weight: m.Ratio, Addr: m.Addr, Meter: p.meter(m)}
 	}
 	return list
+}
+
+func (p *Pool) meter(m *Member) balance.Meter {
+	t := meter{m: m, byNode: p.mode.ByNode()}
+	if p.mode != balance.Response {
+		t.idle = p.maxIdle
+	}
+	return t
 }
 
 // Members returns the members in configured order; not to be changed.
@@ -228,12 +262,35 @@ func (p *Pool) refuseUnknown() bool {
 	return p.Config.GetPersistUnknown() == pb.Unavailable_UNAVAILABLE_REFUSE
 }
 
-// persistedLimit is the member's limit for clients that are bound to it.
-func (p *Pool) persistedLimit(m *Member) uint32 {
+// persistedLimits are the member's limits for clients that are bound to it.
+func (p *Pool) persistedLimits(m *Member) limits {
 	if p.Config.GetPersistLimitOverride() {
-		return 0
+		return limits{}
 	}
-	return m.Limit
+	return m.limits()
+}
+
+// keeps reports whether clients stay bound to a member while a higher priority group than its own takes the traffic.
+func (p *Pool) keeps(m *Member) bool {
+	return p.Config.PersistLowerPriority == nil || p.Config.GetPersistLowerPriority() || p.groups.has(m)
+}
+
+// key is what a mode that hashes chooses by: where the client wanted to go on a virtual server that takes any destination,
+// else the client's address (rules M-4, M-5). Of 24 hash_bits its network counts: 24 bits of IPv4, 64 of IPv6.
+func (p *Pool) key(in *Input) netip.Addr {
+	addr := in.Client.Addr().Unmap()
+	if d := in.Destination.Addr(); d.IsValid() {
+		addr = d.Unmap()
+	}
+	if p.Config.GetHashBits() != 24 {
+		return addr
+	}
+	bits := 64
+	if addr.Is4() {
+		bits = 24
+	}
+	network, _ := addr.Prefix(bits)
+	return network.Addr()
 }
 
 // Outcomes returns what persistence found and did for this pool. Records that ran out or were evicted are counted by

@@ -193,7 +193,7 @@ func (r *recordMethod) move(d *Decision) error {
 		d.step("the record moves")
 		return d.balance()
 	}
-	d.take(nil, 0)
+	d.take(nil, limits{})
 	for range len(d.pool.members) + 1 {
 		if !r.table.Rebind(d.record.key, r.policy, &d.record.binding, d.offer) {
 			return ErrNoMember
@@ -208,10 +208,10 @@ func (r *recordMethod) move(d *Decision) error {
 			return nil
 		}
 		m := d.pool.match(&d.record)
-		if m == nil || d.tried.Has(m.index) || !m.State().UsableForPersisted() {
+		if m == nil || d.tried.Has(m.index) || !m.State().UsableForPersisted() || !d.pool.keeps(m) {
 			continue
 		}
-		if d.take(m, d.pool.persistedLimit(m)) {
+		if d.take(m, d.pool.persistedLimits(m)) {
 			return nil
 		}
 		break // at its limit: the record stays
