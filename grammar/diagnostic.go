@@ -74,7 +74,7 @@ func (f *faults) warn(at place, code, format string, args ...any) {
 		Severity: pb.Severity_SEVERITY_WARNING,
 		Position: &pb.Position{File: f.source.file, Line: at.line, Column: at.col},
 		Length:   max(1, at.length),
-		Message:  fmt.Sprintf(format, args...),
+		Message:  pb.Message(format, args...),
 		Code:     code,
 	})
 }
@@ -155,7 +155,7 @@ func (f *faults) add(at place, code, suggestion, format string, args ...any) *pb
 		Severity:   pb.Severity_SEVERITY_ERROR,
 		Position:   &pb.Position{File: f.source.file, Line: at.line, Column: at.col},
 		Length:     max(1, at.length),
-		Message:    fmt.Sprintf(format, args...),
+		Message:    pb.Message(format, args...),
 		Suggestion: suggestion,
 		Code:       code,
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxSize is the longest text that is read, in bytes.
-	maxSize = 16 << 20
+	// MaxSize is the longest text that is read, in bytes.
+	MaxSize = 16 << 20
 	// maxNesting is how deep braces and parentheses may nest: the parser recurses once a level.
 	maxNesting = 32
 )
@@ -93,8 +93,8 @@ type scanner struct {
 func lex(file string, line, column uint32, src []byte, f *faults) *source {
 	s := &source{file: file, firstLine: line, firstColumn: column, faults: f}
 	f.source = s
-	if len(src) > maxSize {
-		f.add(place{line: line, col: column, length: 1}, "limit", "", "the text is %d bytes long; at most %d are read", len(src), maxSize)
+	if len(src) > MaxSize {
+		f.add(place{line: line, col: column, length: 1}, "limit", "", "the text is longer than the %d bytes that are read", MaxSize)
 		return s
 	}
 	s.text = string(src)

@@ -47,7 +47,7 @@ func (s *Server) Execute(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.E
 	e := &execution{server: s, header: header, send: stream.Send}
 	e.out = &pieces{send: func(b []byte) error { return stream.Send(&pb.ExecuteReply{Output: b}) }}
 	if size > maxText {
-		err = e.tooLong(size)
+		err = e.tooLong()
 	} else {
 		err = e.run(stream.Context(), text)
 	}
@@ -91,8 +91,8 @@ func receive(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.ExecuteReply]
 }
 
 // tooLong refuses a text as the parser does.
-func (e *execution) tooLong(size uint64) error {
-	d := fault(codeLimit, "the text is %d bytes long; at most %d are read", size, maxText)
+func (e *execution) tooLong() error {
+	d := fault(codeLimit, "the text is longer than the %d bytes that are read", maxText)
 	d.Position, d.Length = e.header.GetOrigin(), 1
 	e.exit = pb.ExitFaulty
 	return e.report(d)

@@ -423,7 +423,7 @@ func TestExecute_too_large(t *testing.T) {
 	a := startAdmin(t, "")
 	for _, size := range []int{maxText + 1, maxText + 1<<20} {
 		r := a.load(strings.Repeat("#", size))
-		want := fmt.Sprintf("bigip.conf:1:1: the text is %d bytes long; at most %d are read\n", size, maxText)
+		want := fmt.Sprintf("bigip.conf:1:1: the text is longer than the %d bytes that are read\n", maxText)
 		if r.exit != 2 || !strings.HasPrefix(r.errors(), want) || r.diagnostics[0].GetCode() != "limit" {
 			t.Errorf("%d bytes: exit %d\n%s", size, r.exit, r.errors())
 		}

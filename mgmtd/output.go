@@ -229,7 +229,7 @@ func (t *table) write(cells []string) error {
 
 // note makes a diagnostic without a place.
 func note(severity pb.Severity, code, format string, args ...any) *pb.Diagnostic {
-	return &pb.Diagnostic{Severity: severity, Code: code, Message: fmt.Sprintf(format, args...)}
+	return &pb.Diagnostic{Severity: severity, Code: code, Message: pb.Message(format, args...)}
 }
 
 // fault makes an error without a place.

@@ -112,7 +112,7 @@ func (a *app) reportEffects(result *pb.ExecuteResult) {
 // batch runs the statements of standard input one after another. The first failure stops it; what is stored but not yet in
 // effect does not: the batch goes on, and its exit status says so.
 func (a *app) batch(ctx context.Context) int {
-	text, err := io.ReadAll(a.stdin)
+	text, err := readText(a.stdin)
 	if err != nil {
 		return a.fail(fmt.Errorf("standard input: %w", err))
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"bigpipe/grammar"
 )
 
 // interruptible returns a context that Ctrl-C and the signals that end a program end. Each command that waits has one, so that
@@ -29,7 +31,7 @@ func readAll(ctx context.Context, open func() (io.ReadCloser, error)) ([]byte, e
 			return
 		}
 		defer file.Close()
-		text, err := io.ReadAll(file)
+		text, err := readText(file)
 		done <- result{text, err}
 	}()
 	select {
@@ -38,6 +40,11 @@ func readAll(ctx context.Context, open func() (io.ReadCloser, error)) ([]byte, e
 	case <-ctx.Done():
 		return nil, errors.New("interrupted")
 	}
+}
+
+// readText reads a text, and no more of it than shows that it is longer than what is read: a device never ends.
+func readText(r io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, grammar.MaxSize+1))
 }
 
 // swallowInterrupts keeps Ctrl-C from ending the program until stop is called.

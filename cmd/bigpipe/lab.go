@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,7 +44,7 @@ func (a *app) lab(ctx context.Context, words []string) int {
 		return a.usage(usageError("lab needs a file"))
 	}
 	var err error
-	if o.Text, err = os.ReadFile(o.File); err != nil {
+	if o.Text, err = readAll(ctx, func() (io.ReadCloser, error) { return os.Open(o.File) }); err != nil {
 		return a.usage(err)
 	}
 	if o.Program, err = os.Executable(); err != nil {

@@ -129,12 +129,18 @@ func (p *program) load(ctx context.Context, s store.Store, server *mgmtd.Server)
 	return nil
 }
 
-// read reads a file, or standard input for "-".
+// read reads a file, or standard input for "-", and no more of it than shows that it is longer than what is read.
 func (p *program) read(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(p.stdin)
+	in := p.stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
 	}
-	return os.ReadFile(name)
+	return io.ReadAll(io.LimitReader(in, grammar.MaxSize+1))
 }
 
 // serve runs all parts until ctx ends or one of them fails.

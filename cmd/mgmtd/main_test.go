@@ -144,6 +144,7 @@ func TestUsage(t *testing.T) {
 		"part_of_tls":           {[]string{"--listen", "127.0.0.1:0", "--tls-cert", "x"}, 2, "belong together"},
 		"one_name_twice":        {[]string{"--dataplane", "a=unix:///x", "--dataplane", "a=unix:///y"}, 1, `name "a"`},
 		"no_file":               {[]string{"--load", filepath.Join(dir, "missing")}, 1, "missing"},
+		"endless_file":          {[]string{"--load", "/dev/zero"}, 2, "longer than the 16777216 bytes that are read"},
 		"faulty_file":           {[]string{"--load", faulty}, 2, `did you mean "persist_mode"?`},
 		"bad_map":               {[]string{"--embedded", "--map", "nonsense"}, 2, "nonsense"},
 		"occupied":              {[]string{"--listen", "unix://" + faulty}, 1, "not a socket"},

@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -50,7 +49,7 @@ func (o *Outcome) Notes() []*pb.Diagnostic {
 	var notes []*pb.Diagnostic
 	add := func(at *pb.Position, format string, args ...any) {
 		notes = append(notes, &pb.Diagnostic{
-			Severity: pb.Severity_SEVERITY_NOTE, Code: CodeKept, Position: at, Message: fmt.Sprintf(format, args...),
+			Severity: pb.Severity_SEVERITY_NOTE, Code: CodeKept, Position: at, Message: pb.Message(format, args...),
 		})
 	}
 	for _, k := range o.Kept {

@@ -3,7 +3,6 @@
 package eval
 
 import (
-	"fmt"
 	"net/netip"
 
 	"bigpipe/grammar"
@@ -140,7 +139,7 @@ func keyAt(s *grammar.Statement) at {
 // fault notes an error.
 func (e *evaluator) fault(where at, code, format string, args ...any) *pb.Diagnostic {
 	d := &pb.Diagnostic{
-		Severity: pb.Severity_SEVERITY_ERROR, Code: code, Message: fmt.Sprintf(format, args...),
+		Severity: pb.Severity_SEVERITY_ERROR, Code: code, Message: pb.Message(format, args...),
 		Position: config.Position(where.position), Length: where.length,
 	}
 	e.diagnostics = append(e.diagnostics, d)

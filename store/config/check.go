@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -202,11 +201,11 @@ func (s *spot) related(format string, args ...any) []*pb.RelatedPosition {
 	if s == nil {
 		return nil
 	}
-	return []*pb.RelatedPosition{{Position: s.position, Message: fmt.Sprintf(format, args...)}}
+	return []*pb.RelatedPosition{{Position: s.position, Message: pb.Message(format, args...)}}
 }
 
 func (c *checker) add(severity pb.Severity, key string, at *spot, code, format string, args ...any) *pb.Diagnostic {
-	d := &pb.Diagnostic{Severity: severity, Code: code, Message: fmt.Sprintf(format, args...)}
+	d := &pb.Diagnostic{Severity: severity, Code: code, Message: pb.Message(format, args...)}
 	if at != nil {
 		d.Position, d.Length = Position(at.position), at.length
 	}

@@ -1,6 +1,8 @@
 package bigpipev1
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -56,9 +58,25 @@ func (o *Object) Key() string {
 	case *Object_MonitorUse:
 		return "monitor_use/" + k.MonitorUse.GetTarget()
 	case *Object_Kept:
-		return "kept/" + strings.Join(strings.Fields(k.Kept.GetText()), " ")
+		return "kept/" + keptName(k.Kept.GetText())
 	}
 	return ""
+}
+
+const (
+	// longestKept is the longest text of a kept statement that names it whole, in bytes; no store has keys of any length.
+	longestKept = 16 << 10
+	// keptBegin is how much of a longer one stands before its checksum.
+	keptBegin = 1000
+)
+
+// keptName is the text of a kept statement in one line; of a very long one its beginning and a checksum.
+func keptName(text string) string {
+	name := strings.Join(strings.Fields(text), " ")
+	if len(name) <= longestKept {
+		return name
+	}
+	return fmt.Sprintf("%s ... %x", strings.ToValidUTF8(name[:keptBegin], ""), sha256.Sum256([]byte(name)))
 }
 
 // SplitKey returns the kind and the name of a key; the name of "global" is "".
