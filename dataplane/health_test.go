@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -361,4 +363,39 @@ func TestStatesSurvive(t *testing.T) {
 	s.apply(plainPool("p", other.addr(), one.addr()), object(&pb.Global{Lb: pb.LbMode_LB_MODE_RATIO.Enum()}))
 	want(t, s.state("p", one.addr()), "up")
 	want(t, s.state("p", other.addr()), "unchecked")
+}
+
+// TestWatchStates: the states of all nodes that are monitored, then each change.
+func TestWatchStates(t *testing.T) {
+	client, e := startRun(t, t.TempDir(), "")
+	one := newPage(t, "one")
+	m := quick("page", "http")
+	m.GetMonitor().Send = proto.String("GET /health")
+	if _, err := push(t, client, &pb.ApplyRequest{Header: full(1), Changed: []*pb.Object{m, monitorUse(one.addr(), "page"), plainPool("p", one.addr())}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the member is up", func() bool { return e.health.monitors.Counts().Ups == 1 })
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	states, err := client.WatchStates(ctx, &pb.WatchStatesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func(state, was, reason string) {
+		t.Helper()
+		got, err := states.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		age := time.Since(time.UnixMilli(got.GetChangedAtMs()))
+		if got.GetNode() != one.addr() || pb.EnumWord(got.GetState()) != state || pb.EnumWord(got.GetWas()) != was ||
+			got.GetMonitor() != "page" || got.GetReason() != reason || age < -time.Second || age > patience {
+			t.Errorf("got %v", got)
+		}
+	}
+	next("up", pb.EnumWord(pb.MemberState_MEMBER_STATE_UNSPECIFIED), "")
+	one.status.Store(500)
+	next("down", "up", "status 500")
+	one.status.Store(200)
+	next("up", "down", "")
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"bigpipe/dataplane/monitor"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -165,4 +166,47 @@ func (s *service) ResetStatistics(_ context.Context, req *pb.ResetStatisticsRequ
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	return &pb.ResetStatisticsReply{}, nil
+}
+
+// WatchStates implements the service.
+func (s *service) WatchStates(_ *pb.WatchStatesRequest, stream grpc.ServerStreamingServer[pb.NodeState]) error {
+	monitors := s.engine.health.monitors
+	all, number := monitors.States()
+	for {
+		for i := range all {
+			if err := stream.Send(stateMessage(&all[i], true)); err != nil {
+				return err
+			}
+		}
+		list, missed, more := monitors.After(number)
+		if missed {
+			all, number = monitors.States()
+			continue
+		}
+		all = nil
+		for i := range list {
+			if err := stream.Send(stateMessage(&list[i], false)); err != nil {
+				return err
+			}
+			number = list[i].Number
+		}
+		select {
+		case <-more:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		case <-s.engine.stop:
+			return nil
+		}
+	}
+}
+
+// stateMessage is a transition as the API says it; where the watching begins there is no state before.
+func stateMessage(t *monitor.Transition, begins bool) *pb.NodeState {
+	m := &pb.NodeState{
+		Node: t.Name(), State: t.To.Message(), Monitor: t.Monitor, Reason: t.Reason, ChangedAtMs: t.Time.UnixMilli(),
+	}
+	if !begins {
+		m.Was = t.From.Message()
+	}
+	return m
 }

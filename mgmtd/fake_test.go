@@ -48,6 +48,7 @@ type fakeDataplane struct {
 	recordCount int
 	links       []*pb.Connection
 	stats       *pb.StatisticsReply
+	states      []*pb.NodeState
 	forecast    []*pb.ForecastMember
 	// deny is how it refuses Explain and Forecast.
 	deny error
@@ -258,6 +259,19 @@ func (d *fakeDataplane) Statistics(context.Context, *pb.StatisticsRequest) (*pb.
 		return &pb.StatisticsReply{}, nil
 	}
 	return d.stats, nil
+}
+
+// WatchStates sends its states and ends.
+func (d *fakeDataplane) WatchStates(_ *pb.WatchStatesRequest, stream grpc.ServerStreamingServer[pb.NodeState]) error {
+	d.mu.Lock()
+	states := d.states
+	d.mu.Unlock()
+	for _, s := range states {
+		if err := stream.Send(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *fakeDataplane) ResetStatistics(context.Context, *pb.ResetStatisticsRequest) (*pb.ResetStatisticsReply, error) {

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"bigpipe/dataplane/pool"
@@ -90,6 +91,17 @@ func (s *Set) After(number uint64) (list []Transition, missed bool, more <-chan 
 		list = append(list, h.ring[n%kept])
 	}
 	return list, missed, h.more
+}
+
+// States returns the last transition of each node that is monitored, in the order of nodes, and the number of the newest of all.
+func (s *Set) States() (list []Transition, number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		list = append(list, n.last)
+	}
+	slices.SortFunc(list, func(a, b Transition) int { return a.Node.Compare(b.Node) })
+	return list, s.history.last
 }
 
 // Marked notes that traffic marked a member down, or that the mark ended.

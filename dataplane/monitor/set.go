@@ -76,6 +76,7 @@ type node struct {
 	Node
 	checks []*check // of each instance; nil where none runs
 	state  pool.State
+	last   Transition   // to that state
 	health *pool.Health // of a service; held so that it is not forgotten
 }
 
@@ -170,7 +171,7 @@ func (s *Set) apply(wanted *Node, now time.Time, changed *[]Transition) {
 		if len(wanted.Instances) == 0 {
 			return
 		}
-		n = &node{}
+		n = &node{last: Transition{Time: now, Node: wanted.Addr}}
 		s.nodes[wanted.Addr] = n
 	}
 	before := n.checks
@@ -254,7 +255,7 @@ func (s *Set) settle(n *node, now time.Time, changed *[]Transition) {
 	if state != n.state {
 		t := s.history.add(Transition{Time: now, Node: n.Addr, From: n.state, To: state, Monitor: monitor, Reason: reason})
 		*changed = append(*changed, t)
-		n.state = state
+		n.state, n.last = state, t
 	}
 }
 

@@ -364,7 +364,9 @@ func TestSpread(t *testing.T) {
 		begin := time.Now()
 		s.Apply(nodes)
 		time.Sleep(31 * time.Second)
-		var first, each [10]int
+		var each [10]int
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		for _, starts := range p.starts {
 			if len(starts) < 6 {
 				t.Fatalf("%d starts in 31 s", len(starts))
@@ -372,7 +374,6 @@ func TestSpread(t *testing.T) {
 			if d := starts[0].Sub(begin); d > 300*time.Millisecond {
 				t.Errorf("the first check begins after %s", d)
 			}
-			first[starts[0].Sub(begin)/(500*time.Millisecond)]++
 			each[starts[3].Sub(begin)%(5*time.Second)/(500*time.Millisecond)]++
 			if gap := starts[4].Sub(starts[3]); gap < 4900*time.Millisecond || gap > 5100*time.Millisecond {
 				t.Errorf("%s between two starts", gap)
@@ -410,6 +411,8 @@ func TestPlaces(t *testing.T) {
 			}
 			wantState(t, h, n.Addr.String(), want)
 		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		if p.most > 30 {
 			t.Errorf("%d probes at a time", p.most)
 		}

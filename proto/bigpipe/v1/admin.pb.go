@@ -1428,7 +1428,7 @@ const file_bigpipe_v1_admin_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSEVERITY_ERROR\x10\x01\x12\x14\n" +
 	"\x10SEVERITY_WARNING\x10\x02\x12\x11\n" +
-	"\rSEVERITY_NOTE\x10\x032\xb2\a\n" +
+	"\rSEVERITY_NOTE\x10\x032\xfa\a\n" +
 	"\x05Admin\x12C\n" +
 	"\aExecute\x12\x1a.bigpipe.v1.ExecuteRequest\x1a\x18.bigpipe.v1.ExecuteReply(\x010\x01\x12G\n" +
 	"\tGetConfig\x12\x1c.bigpipe.v1.GetConfigRequest\x1a\x1a.bigpipe.v1.GetConfigReply0\x01\x12Q\n" +
@@ -1442,7 +1442,8 @@ const file_bigpipe_v1_admin_proto_rawDesc = "" +
 	"\x0fListConnections\x12\".bigpipe.v1.ListConnectionsRequest\x1a .bigpipe.v1.ListConnectionsReply0\x01\x12H\n" +
 	"\n" +
 	"Statistics\x12\x1d.bigpipe.v1.StatisticsRequest\x1a\x1b.bigpipe.v1.StatisticsReply\x12W\n" +
-	"\x0fResetStatistics\x12\".bigpipe.v1.ResetStatisticsRequest\x1a .bigpipe.v1.ResetStatisticsReplyB$Z\"bigpipe/proto/bigpipe/v1;bigpipev1b\x06proto3"
+	"\x0fResetStatistics\x12\".bigpipe.v1.ResetStatisticsRequest\x1a .bigpipe.v1.ResetStatisticsReply\x12F\n" +
+	"\vWatchStates\x12\x1e.bigpipe.v1.WatchStatesRequest\x1a\x15.bigpipe.v1.NodeState0\x01B$Z\"bigpipe/proto/bigpipe/v1;bigpipev1b\x06proto3"
 
 var (
 	file_bigpipe_v1_admin_proto_rawDescOnce sync.Once
@@ -1493,12 +1494,14 @@ var file_bigpipe_v1_admin_proto_goTypes = []any{
 	(*ListConnectionsRequest)(nil), // 31: bigpipe.v1.ListConnectionsRequest
 	(*StatisticsRequest)(nil),      // 32: bigpipe.v1.StatisticsRequest
 	(*ResetStatisticsRequest)(nil), // 33: bigpipe.v1.ResetStatisticsRequest
-	(*ListRecordsReply)(nil),       // 34: bigpipe.v1.ListRecordsReply
-	(*ClearRecordsReply)(nil),      // 35: bigpipe.v1.ClearRecordsReply
-	(*ForecastReply)(nil),          // 36: bigpipe.v1.ForecastReply
-	(*ListConnectionsReply)(nil),   // 37: bigpipe.v1.ListConnectionsReply
-	(*StatisticsReply)(nil),        // 38: bigpipe.v1.StatisticsReply
-	(*ResetStatisticsReply)(nil),   // 39: bigpipe.v1.ResetStatisticsReply
+	(*WatchStatesRequest)(nil),     // 34: bigpipe.v1.WatchStatesRequest
+	(*ListRecordsReply)(nil),       // 35: bigpipe.v1.ListRecordsReply
+	(*ClearRecordsReply)(nil),      // 36: bigpipe.v1.ClearRecordsReply
+	(*ForecastReply)(nil),          // 37: bigpipe.v1.ForecastReply
+	(*ListConnectionsReply)(nil),   // 38: bigpipe.v1.ListConnectionsReply
+	(*StatisticsReply)(nil),        // 39: bigpipe.v1.StatisticsReply
+	(*ResetStatisticsReply)(nil),   // 40: bigpipe.v1.ResetStatisticsReply
+	(*NodeState)(nil),              // 41: bigpipe.v1.NodeState
 }
 var file_bigpipe_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: bigpipe.v1.ExecuteHeader.mode:type_name -> bigpipe.v1.ExecuteMode
@@ -1533,20 +1536,22 @@ var file_bigpipe_v1_admin_proto_depIdxs = []int32{
 	31, // 29: bigpipe.v1.Admin.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
 	32, // 30: bigpipe.v1.Admin.Statistics:input_type -> bigpipe.v1.StatisticsRequest
 	33, // 31: bigpipe.v1.Admin.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
-	5,  // 32: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
-	11, // 33: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
-	14, // 34: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
-	12, // 35: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
-	18, // 36: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
-	34, // 37: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
-	35, // 38: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
-	20, // 39: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
-	36, // 40: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
-	37, // 41: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
-	38, // 42: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
-	39, // 43: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
-	32, // [32:44] is the sub-list for method output_type
-	20, // [20:32] is the sub-list for method input_type
+	34, // 32: bigpipe.v1.Admin.WatchStates:input_type -> bigpipe.v1.WatchStatesRequest
+	5,  // 33: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
+	11, // 34: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
+	14, // 35: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
+	12, // 36: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
+	18, // 37: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
+	35, // 38: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
+	36, // 39: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
+	20, // 40: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
+	37, // 41: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
+	38, // 42: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
+	39, // 43: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
+	40, // 44: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
+	41, // 45: bigpipe.v1.Admin.WatchStates:output_type -> bigpipe.v1.NodeState
+	33, // [33:46] is the sub-list for method output_type
+	20, // [20:33] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
 	20, // [20:20] is the sub-list for extension extendee
 	0,  // [0:20] is the sub-list for field type_name

@@ -33,6 +33,7 @@ const (
 	Admin_ListConnections_FullMethodName = "/bigpipe.v1.Admin/ListConnections"
 	Admin_Statistics_FullMethodName      = "/bigpipe.v1.Admin/Statistics"
 	Admin_ResetStatistics_FullMethodName = "/bigpipe.v1.Admin/ResetStatistics"
+	Admin_WatchStates_FullMethodName     = "/bigpipe.v1.Admin/WatchStates"
 )
 
 // AdminClient is the client API for Admin service.
@@ -55,6 +56,9 @@ type AdminClient interface {
 	ListConnections(ctx context.Context, in *ListConnectionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListConnectionsReply], error)
 	Statistics(ctx context.Context, in *StatisticsRequest, opts ...grpc.CallOption) (*StatisticsReply, error)
 	ResetStatistics(ctx context.Context, in *ResetStatisticsRequest, opts ...grpc.CallOption) (*ResetStatisticsReply, error)
+	// WatchStates sends what each dataplane knows of the nodes that are monitored, then each change. A dataplane that was away for a
+	// while sends all its states again.
+	WatchStates(ctx context.Context, in *WatchStatesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NodeState], error)
 }
 
 type adminClient struct {
@@ -224,6 +228,25 @@ func (c *adminClient) ResetStatistics(ctx context.Context, in *ResetStatisticsRe
 	return out, nil
 }
 
+func (c *adminClient) WatchStates(ctx context.Context, in *WatchStatesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NodeState], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[5], Admin_WatchStates_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchStatesRequest, NodeState]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchStatesClient = grpc.ServerStreamingClient[NodeState]
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -244,6 +267,9 @@ type AdminServer interface {
 	ListConnections(*ListConnectionsRequest, grpc.ServerStreamingServer[ListConnectionsReply]) error
 	Statistics(context.Context, *StatisticsRequest) (*StatisticsReply, error)
 	ResetStatistics(context.Context, *ResetStatisticsRequest) (*ResetStatisticsReply, error)
+	// WatchStates sends what each dataplane knows of the nodes that are monitored, then each change. A dataplane that was away for a
+	// while sends all its states again.
+	WatchStates(*WatchStatesRequest, grpc.ServerStreamingServer[NodeState]) error
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -289,6 +315,9 @@ func (UnimplementedAdminServer) Statistics(context.Context, *StatisticsRequest) 
 }
 func (UnimplementedAdminServer) ResetStatistics(context.Context, *ResetStatisticsRequest) (*ResetStatisticsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResetStatistics not implemented")
+}
+func (UnimplementedAdminServer) WatchStates(*WatchStatesRequest, grpc.ServerStreamingServer[NodeState]) error {
+	return status.Error(codes.Unimplemented, "method WatchStates not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -488,6 +517,17 @@ func _Admin_ResetStatistics_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_WatchStates_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchStatesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).WatchStates(m, &grpc.GenericServerStream[WatchStatesRequest, NodeState]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchStatesServer = grpc.ServerStreamingServer[NodeState]
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -549,6 +589,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ListConnections",
 			Handler:       _Admin_ListConnections_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchStates",
+			Handler:       _Admin_WatchStates_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -449,7 +449,7 @@ const file_bigpipe_v1_dataplane_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x1a\n" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x12;\n" +
 	"\rnot_in_effect\x18\x05 \x03(\v2\x17.bigpipe.v1.NotInEffectR\vnotInEffect\x12%\n" +
-	"\x0euptime_seconds\x18\x06 \x01(\x04R\ruptimeSeconds2\xa8\x05\n" +
+	"\x0euptime_seconds\x18\x06 \x01(\x04R\ruptimeSeconds2\xf0\x05\n" +
 	"\tDataplane\x12;\n" +
 	"\x05Apply\x12\x18.bigpipe.v1.ApplyRequest\x1a\x16.bigpipe.v1.ApplyReply(\x01\x12<\n" +
 	"\x06Status\x12\x19.bigpipe.v1.StatusRequest\x1a\x17.bigpipe.v1.StatusReply\x12M\n" +
@@ -460,7 +460,8 @@ const file_bigpipe_v1_dataplane_proto_rawDesc = "" +
 	"\x0fListConnections\x12\".bigpipe.v1.ListConnectionsRequest\x1a .bigpipe.v1.ListConnectionsReply0\x01\x12H\n" +
 	"\n" +
 	"Statistics\x12\x1d.bigpipe.v1.StatisticsRequest\x1a\x1b.bigpipe.v1.StatisticsReply\x12W\n" +
-	"\x0fResetStatistics\x12\".bigpipe.v1.ResetStatisticsRequest\x1a .bigpipe.v1.ResetStatisticsReplyB$Z\"bigpipe/proto/bigpipe/v1;bigpipev1b\x06proto3"
+	"\x0fResetStatistics\x12\".bigpipe.v1.ResetStatisticsRequest\x1a .bigpipe.v1.ResetStatisticsReply\x12F\n" +
+	"\vWatchStates\x12\x1e.bigpipe.v1.WatchStatesRequest\x1a\x15.bigpipe.v1.NodeState0\x01B$Z\"bigpipe/proto/bigpipe/v1;bigpipev1b\x06proto3"
 
 var (
 	file_bigpipe_v1_dataplane_proto_rawDescOnce sync.Once
@@ -490,13 +491,15 @@ var file_bigpipe_v1_dataplane_proto_goTypes = []any{
 	(*ListConnectionsRequest)(nil), // 11: bigpipe.v1.ListConnectionsRequest
 	(*StatisticsRequest)(nil),      // 12: bigpipe.v1.StatisticsRequest
 	(*ResetStatisticsRequest)(nil), // 13: bigpipe.v1.ResetStatisticsRequest
-	(*ListRecordsReply)(nil),       // 14: bigpipe.v1.ListRecordsReply
-	(*ClearRecordsReply)(nil),      // 15: bigpipe.v1.ClearRecordsReply
-	(*ExplainReply)(nil),           // 16: bigpipe.v1.ExplainReply
-	(*ForecastReply)(nil),          // 17: bigpipe.v1.ForecastReply
-	(*ListConnectionsReply)(nil),   // 18: bigpipe.v1.ListConnectionsReply
-	(*StatisticsReply)(nil),        // 19: bigpipe.v1.StatisticsReply
-	(*ResetStatisticsReply)(nil),   // 20: bigpipe.v1.ResetStatisticsReply
+	(*WatchStatesRequest)(nil),     // 14: bigpipe.v1.WatchStatesRequest
+	(*ListRecordsReply)(nil),       // 15: bigpipe.v1.ListRecordsReply
+	(*ClearRecordsReply)(nil),      // 16: bigpipe.v1.ClearRecordsReply
+	(*ExplainReply)(nil),           // 17: bigpipe.v1.ExplainReply
+	(*ForecastReply)(nil),          // 18: bigpipe.v1.ForecastReply
+	(*ListConnectionsReply)(nil),   // 19: bigpipe.v1.ListConnectionsReply
+	(*StatisticsReply)(nil),        // 20: bigpipe.v1.StatisticsReply
+	(*ResetStatisticsReply)(nil),   // 21: bigpipe.v1.ResetStatisticsReply
+	(*NodeState)(nil),              // 22: bigpipe.v1.NodeState
 }
 var file_bigpipe_v1_dataplane_proto_depIdxs = []int32{
 	1,  // 0: bigpipe.v1.ApplyRequest.header:type_name -> bigpipe.v1.ApplyHeader
@@ -512,17 +515,19 @@ var file_bigpipe_v1_dataplane_proto_depIdxs = []int32{
 	11, // 10: bigpipe.v1.Dataplane.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
 	12, // 11: bigpipe.v1.Dataplane.Statistics:input_type -> bigpipe.v1.StatisticsRequest
 	13, // 12: bigpipe.v1.Dataplane.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
-	2,  // 13: bigpipe.v1.Dataplane.Apply:output_type -> bigpipe.v1.ApplyReply
-	5,  // 14: bigpipe.v1.Dataplane.Status:output_type -> bigpipe.v1.StatusReply
-	14, // 15: bigpipe.v1.Dataplane.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
-	15, // 16: bigpipe.v1.Dataplane.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
-	16, // 17: bigpipe.v1.Dataplane.Explain:output_type -> bigpipe.v1.ExplainReply
-	17, // 18: bigpipe.v1.Dataplane.Forecast:output_type -> bigpipe.v1.ForecastReply
-	18, // 19: bigpipe.v1.Dataplane.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
-	19, // 20: bigpipe.v1.Dataplane.Statistics:output_type -> bigpipe.v1.StatisticsReply
-	20, // 21: bigpipe.v1.Dataplane.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
-	13, // [13:22] is the sub-list for method output_type
-	4,  // [4:13] is the sub-list for method input_type
+	14, // 13: bigpipe.v1.Dataplane.WatchStates:input_type -> bigpipe.v1.WatchStatesRequest
+	2,  // 14: bigpipe.v1.Dataplane.Apply:output_type -> bigpipe.v1.ApplyReply
+	5,  // 15: bigpipe.v1.Dataplane.Status:output_type -> bigpipe.v1.StatusReply
+	15, // 16: bigpipe.v1.Dataplane.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
+	16, // 17: bigpipe.v1.Dataplane.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
+	17, // 18: bigpipe.v1.Dataplane.Explain:output_type -> bigpipe.v1.ExplainReply
+	18, // 19: bigpipe.v1.Dataplane.Forecast:output_type -> bigpipe.v1.ForecastReply
+	19, // 20: bigpipe.v1.Dataplane.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
+	20, // 21: bigpipe.v1.Dataplane.Statistics:output_type -> bigpipe.v1.StatisticsReply
+	21, // 22: bigpipe.v1.Dataplane.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
+	22, // 23: bigpipe.v1.Dataplane.WatchStates:output_type -> bigpipe.v1.NodeState
+	14, // [14:24] is the sub-list for method output_type
+	4,  // [4:14] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name

@@ -30,6 +30,7 @@ const (
 	Dataplane_ListConnections_FullMethodName = "/bigpipe.v1.Dataplane/ListConnections"
 	Dataplane_Statistics_FullMethodName      = "/bigpipe.v1.Dataplane/Statistics"
 	Dataplane_ResetStatistics_FullMethodName = "/bigpipe.v1.Dataplane/ResetStatistics"
+	Dataplane_WatchStates_FullMethodName     = "/bigpipe.v1.Dataplane/WatchStates"
 )
 
 // DataplaneClient is the client API for Dataplane service.
@@ -49,6 +50,8 @@ type DataplaneClient interface {
 	ListConnections(ctx context.Context, in *ListConnectionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListConnectionsReply], error)
 	Statistics(ctx context.Context, in *StatisticsRequest, opts ...grpc.CallOption) (*StatisticsReply, error)
 	ResetStatistics(ctx context.Context, in *ResetStatisticsRequest, opts ...grpc.CallOption) (*ResetStatisticsReply, error)
+	// WatchStates sends the state of each node that is monitored, then each change.
+	WatchStates(ctx context.Context, in *WatchStatesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NodeState], error)
 }
 
 type dataplaneClient struct {
@@ -170,6 +173,25 @@ func (c *dataplaneClient) ResetStatistics(ctx context.Context, in *ResetStatisti
 	return out, nil
 }
 
+func (c *dataplaneClient) WatchStates(ctx context.Context, in *WatchStatesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NodeState], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[3], Dataplane_WatchStates_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchStatesRequest, NodeState]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_WatchStatesClient = grpc.ServerStreamingClient[NodeState]
+
 // DataplaneServer is the server API for Dataplane service.
 // All implementations must embed UnimplementedDataplaneServer
 // for forward compatibility.
@@ -187,6 +209,8 @@ type DataplaneServer interface {
 	ListConnections(*ListConnectionsRequest, grpc.ServerStreamingServer[ListConnectionsReply]) error
 	Statistics(context.Context, *StatisticsRequest) (*StatisticsReply, error)
 	ResetStatistics(context.Context, *ResetStatisticsRequest) (*ResetStatisticsReply, error)
+	// WatchStates sends the state of each node that is monitored, then each change.
+	WatchStates(*WatchStatesRequest, grpc.ServerStreamingServer[NodeState]) error
 	mustEmbedUnimplementedDataplaneServer()
 }
 
@@ -223,6 +247,9 @@ func (UnimplementedDataplaneServer) Statistics(context.Context, *StatisticsReque
 }
 func (UnimplementedDataplaneServer) ResetStatistics(context.Context, *ResetStatisticsRequest) (*ResetStatisticsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResetStatistics not implemented")
+}
+func (UnimplementedDataplaneServer) WatchStates(*WatchStatesRequest, grpc.ServerStreamingServer[NodeState]) error {
+	return status.Error(codes.Unimplemented, "method WatchStates not implemented")
 }
 func (UnimplementedDataplaneServer) mustEmbedUnimplementedDataplaneServer() {}
 func (UnimplementedDataplaneServer) testEmbeddedByValue()                   {}
@@ -382,6 +409,17 @@ func _Dataplane_ResetStatistics_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Dataplane_WatchStates_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchStatesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(DataplaneServer).WatchStates(m, &grpc.GenericServerStream[WatchStatesRequest, NodeState]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_WatchStatesServer = grpc.ServerStreamingServer[NodeState]
+
 // Dataplane_ServiceDesc is the grpc.ServiceDesc for Dataplane service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -428,6 +466,11 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ListConnections",
 			Handler:       _Dataplane_ListConnections_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchStates",
+			Handler:       _Dataplane_WatchStates_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -1982,6 +1982,141 @@ func (*ResetStatisticsReply) Descriptor() ([]byte, []int) {
 	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{26}
 }
 
+type WatchStatesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchStatesRequest) Reset() {
+	*x = WatchStatesRequest{}
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchStatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchStatesRequest) ProtoMessage() {}
+
+func (x *WatchStatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchStatesRequest.ProtoReflect.Descriptor instead.
+func (*WatchStatesRequest) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{27}
+}
+
+// NodeState says what monitors find of a node: its state when the watching begins, then each change.
+type NodeState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "ADDRESS" or "ADDRESS:PORT".
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Unchecked, checking, up or down. Unchecked also where nothing monitors the node any more.
+	State MemberState `protobuf:"varint,2,opt,name=state,proto3,enum=bigpipe.v1.MemberState" json:"state,omitempty"`
+	// The state before. Unspecified: this is the state when the watching begins, or begins again because changes were missed.
+	Was MemberState `protobuf:"varint,3,opt,name=was,proto3,enum=bigpipe.v1.MemberState" json:"was,omitempty"`
+	// Whose result decided; "" where the configuration did, or failed connects of traffic.
+	Monitor string `protobuf:"bytes,4,opt,name=monitor,proto3" json:"monitor,omitempty"`
+	// Why it is down.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it changed, in milliseconds of Unix time.
+	ChangedAtMs   int64  `protobuf:"varint,6,opt,name=changed_at_ms,json=changedAtMs,proto3" json:"changed_at_ms,omitempty"`
+	Dataplane     string `protobuf:"bytes,7,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeState) Reset() {
+	*x = NodeState{}
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeState) ProtoMessage() {}
+
+func (x *NodeState) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
+func (*NodeState) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *NodeState) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeState) GetState() MemberState {
+	if x != nil {
+		return x.State
+	}
+	return MemberState_MEMBER_STATE_UNSPECIFIED
+}
+
+func (x *NodeState) GetWas() MemberState {
+	if x != nil {
+		return x.Was
+	}
+	return MemberState_MEMBER_STATE_UNSPECIFIED
+}
+
+func (x *NodeState) GetMonitor() string {
+	if x != nil {
+		return x.Monitor
+	}
+	return ""
+}
+
+func (x *NodeState) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeState) GetChangedAtMs() int64 {
+	if x != nil {
+		return x.ChangedAtMs
+	}
+	return 0
+}
+
+func (x *NodeState) GetDataplane() string {
+	if x != nil {
+		return x.Dataplane
+	}
+	return ""
+}
+
 var File_bigpipe_v1_operation_proto protoreflect.FileDescriptor
 
 const file_bigpipe_v1_operation_proto_rawDesc = "" +
@@ -2159,7 +2294,16 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\n" +
 	"\b_virtualB\a\n" +
 	"\x05_node\"\x16\n" +
-	"\x14ResetStatisticsReply*\xc7\x02\n" +
+	"\x14ResetStatisticsReply\"\x14\n" +
+	"\x12WatchStatesRequest\"\xed\x01\n" +
+	"\tNodeState\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12-\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x17.bigpipe.v1.MemberStateR\x05state\x12)\n" +
+	"\x03was\x18\x03 \x01(\x0e2\x17.bigpipe.v1.MemberStateR\x03was\x12\x18\n" +
+	"\amonitor\x18\x04 \x01(\tR\amonitor\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\"\n" +
+	"\rchanged_at_ms\x18\x06 \x01(\x03R\vchangedAtMs\x12\x1c\n" +
+	"\tdataplane\x18\a \x01(\tR\tdataplane*\xc7\x02\n" +
 	"\vMemberState\x12\x1c\n" +
 	"\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16MEMBER_STATE_UNCHECKED\x10\x01\x12\x13\n" +
@@ -2187,7 +2331,7 @@ func file_bigpipe_v1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(MemberState)(0),               // 0: bigpipe.v1.MemberState
 	(*RecordFilter)(nil),           // 1: bigpipe.v1.RecordFilter
@@ -2217,12 +2361,14 @@ var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(*UnitStatistics)(nil),         // 25: bigpipe.v1.UnitStatistics
 	(*ResetStatisticsRequest)(nil), // 26: bigpipe.v1.ResetStatisticsRequest
 	(*ResetStatisticsReply)(nil),   // 27: bigpipe.v1.ResetStatisticsReply
-	nil,                            // 28: bigpipe.v1.UnitStatistics.CountersEntry
-	(PersistMode)(0),               // 29: bigpipe.v1.PersistMode
+	(*WatchStatesRequest)(nil),     // 28: bigpipe.v1.WatchStatesRequest
+	(*NodeState)(nil),              // 29: bigpipe.v1.NodeState
+	nil,                            // 30: bigpipe.v1.UnitStatistics.CountersEntry
+	(PersistMode)(0),               // 31: bigpipe.v1.PersistMode
 }
 var file_bigpipe_v1_operation_proto_depIdxs = []int32{
-	29, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
-	29, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
+	31, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
+	31, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
 	1,  // 2: bigpipe.v1.ListRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
 	2,  // 3: bigpipe.v1.ListRecordsReply.records:type_name -> bigpipe.v1.Record
 	1,  // 4: bigpipe.v1.ClearRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
@@ -2246,12 +2392,14 @@ var file_bigpipe_v1_operation_proto_depIdxs = []int32{
 	23, // 22: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
 	17, // 23: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
 	18, // 24: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	28, // 25: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	30, // 25: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
+	0,  // 26: bigpipe.v1.NodeState.state:type_name -> bigpipe.v1.MemberState
+	0,  // 27: bigpipe.v1.NodeState.was:type_name -> bigpipe.v1.MemberState
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_operation_proto_init() }
@@ -2273,7 +2421,7 @@ func file_bigpipe_v1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_operation_proto_rawDesc), len(file_bigpipe_v1_operation_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
