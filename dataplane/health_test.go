@@ -108,7 +108,7 @@ func (s *site) get(virtual, cookie string) (who, set string) {
 	}
 	defer reply.Body.Close()
 	body, _ := io.ReadAll(reply.Body)
-	if who = string(body); reply.StatusCode != 200 {
+	if who = string(body); reply.StatusCode != http.StatusOK {
 		who = fmt.Sprint(reply.StatusCode)
 	}
 	set, _, _ = strings.Cut(reply.Header.Get("Set-Cookie"), ";")

@@ -29,8 +29,12 @@ func (a *active) program(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	var exit error // once ended is closed
+	go func() {
+		exit = cmd.Wait()
+		close(ended)
+	}()
 	select {
 	case <-heard.first:
 		select {
@@ -38,8 +42,9 @@ func (a *active) program(ctx context.Context) error {
 		case <-time.After(time.Second): // it has said enough
 		}
 		_ = kill()
+		<-ended
 		return nil
-	case err := <-ended:
+	case <-ended:
 		_ = kill() // what it left behind
 		if heard.any() {
 			return nil
@@ -47,8 +52,8 @@ func (a *active) program(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return errLate
 		}
-		if err != nil {
-			return fmt.Errorf("the program says nothing: %w", err)
+		if exit != nil {
+			return fmt.Errorf("the program says nothing: %w", exit)
 		}
 		return errors.New("the program says nothing")
 	}

@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -10,9 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
+
+	"bigpipe/dataplane/http1"
 )
 
 // request returns the bytes that ask for a page. A send that is a whole request, with an empty line, goes out as it is. Otherwise
@@ -82,56 +82,74 @@ func (a *active) page(ctx context.Context) error {
 
 // answered reads the answer to a request.
 func (a *active) answered(ctx context.Context, c net.Conn) error {
-	var head bytes.Buffer
-	r := bufio.NewReader(io.TeeReader(io.LimitReader(c, answerLimit), &head))
-	method, _, _ := strings.Cut(string(a.send), " ")
-	reply, err := http.ReadResponse(r, &http.Request{Method: method})
-	if err != nil {
-		if ctx.Err() == nil && head.Len() > 0 && !isTimeout(err) {
+	var r http1.Response
+	r.Reset(http1.Asked{Head: bytes.HasPrefix(a.send, []byte("HEAD ")), HTTP10: true}) // so that chunks are joined
+	var answer []byte
+	size := 0
+	for {
+		n, err := r.Parse(answer)
+		switch {
+		case err != nil:
 			return fmt.Errorf("the answer is not HTTP: %w", err)
+		case n > 0 && r.Interim():
+			answer = answer[n:]
+			continue
+		case n > 0 && a.recv == nil:
+			if r.Status() < 200 || r.Status() > 399 {
+				return fmt.Errorf("status %d", r.Status())
+			}
+			return nil
+		case n > 0:
+			return a.search(ctx, c, &r, answer[:n:n], answer[n:])
+		case size >= answerLimit:
+			return errors.New("the head of the answer is too long")
 		}
-		if errors.Is(err, io.ErrUnexpectedEOF) && head.Len() == 0 {
+		piece := make([]byte, pieceSize)
+		n, err = c.Read(piece)
+		answer = append(answer, piece[:n]...)
+		size += n
+		switch {
+		case n > 0 || err == nil:
+		case errors.Is(err, io.EOF) && size == 0:
 			return errEmpty
+		case errors.Is(err, io.EOF):
+			return errors.New("the answer is not HTTP: it ends within its head")
+		default:
+			return err
 		}
-		return err
 	}
-	defer reply.Body.Close()
-	if a.recv == nil {
-		if reply.StatusCode < 200 || reply.StatusCode > 399 {
-			return fmt.Errorf("status %d", reply.StatusCode)
-		}
-		return nil
-	}
-	text := head.Bytes()
-	if end := bytes.Index(text, []byte("\r\n\r\n")); end >= 0 {
-		text = text[:end+4]
-	}
-	return a.search(ctx, c, bytes.Clone(text), reply.Body)
 }
 
-// search reads a body behind its head until recv matches both, or it has ended.
-func (a *active) search(ctx context.Context, c net.Conn, text []byte, body io.Reader) error {
-	piece := make([]byte, 4096)
+// pieceSize is how much is read at a time.
+const pieceSize = 4096
+
+// search reads the body behind a head, whose beginning came with it, until recv matches both or the body has ended.
+func (a *active) search(ctx context.Context, c net.Conn, r *http1.Response, text, came []byte) error {
+	var body http1.Body
+	r.StartBody(&body)
 	for {
-		if a.recv.Match(text) {
+		for len(came) > 0 && !body.Done() {
+			n, data, err := body.Next(came)
+			if err != nil {
+				return fmt.Errorf("the answer is not HTTP: %w", err)
+			}
+			text, came = append(text, data...), came[n:]
+		}
+		if body.Done() || len(text) > answerLimit || a.recv.Match(text) {
 			return a.verdict(text)
 		}
 		if a.reversed() {
 			setDeadline(ctx, c, quiet)
 		}
-		n, err := body.Read(piece)
-		text = append(text, piece[:n]...)
+		piece := make([]byte, pieceSize)
+		n, err := c.Read(piece)
+		came = piece[:n]
 		switch {
 		case n > 0 || err == nil:
-		case !errors.Is(err, io.EOF) && isTimeout(err) && !a.reversed():
-			return err
-		default: // it has ended, was cut short, or is too long
+		case errors.Is(err, io.EOF), a.reversed() && ctx.Err() == nil: // it has ended, or been cut short
 			return a.verdict(text)
+		default:
+			return err
 		}
 	}
-}
-
-func isTimeout(err error) bool {
-	var late net.Error
-	return errors.As(err, &late) && late.Timeout()
 }

@@ -177,10 +177,10 @@ func (s *Set) spreadWord(c *check, now time.Time, changed *[]Transition) {
 func (s *Set) tell(changed []Transition) {
 	for i := range changed {
 		t := &changed[i]
-		switch {
-		case t.To == pool.Down:
+		switch t.To {
+		case pool.Down:
 			s.log.Warn("node is down", "node", t.Name(), "was", t.From, "monitor", t.Monitor, "reason", t.Reason)
-		case t.To == pool.Up:
+		case pool.Up:
 			s.log.Info("node is up", "node", t.Name(), "was", t.From, "monitor", t.Monitor)
 		}
 	}
