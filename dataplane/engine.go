@@ -68,6 +68,8 @@ type Engine struct {
 	journal *journal   // nil without a state directory, and at the end
 	disk    disk
 
+	keys keys // of cookies
+
 	paused bool // listeners are made without accepting
 	handed bool // another process has taken over
 
@@ -288,7 +290,12 @@ func (r *runtime) wanted(u *Update) (*config.Tree, []config.Change) {
 // run compiles what the changes touch, makes the next runtime the running one, and follows it. The caller holds the lock.
 func (e *Engine) run(next *runtime, changes []config.Change) {
 	touched := affected(next.view, changes)
-	retime := next.compilePools(touched.pools, &pool.Env{Table: e.records, Nodes: &e.shares.nodes, Dial: e.addresses.Local, Health: e.health.known, Log: e.log})
+	if e.readKeys(next) {
+		touched.sealed()
+	}
+	retime := next.compilePools(touched.pools, &pool.Env{
+		Table: e.records, Nodes: &e.shares.nodes, Dial: e.addresses.Local, Health: e.health.known, Keys: e.keys.ring, Log: e.log,
+	})
 	e.health.check(next, changes, e.addresses)
 	next.compileRules(touched.rules)
 	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses, &e.shares)

@@ -53,6 +53,9 @@ func affected(view *config.Tree, changes []config.Change) *dirty {
 		switch kind {
 		case "pool":
 			d.pools[name] = struct{}{}
+			if pool.JoinsServices(c.Old.GetPool()) || pool.JoinsServices(c.New.GetPool()) {
+				d.joined()
+			}
 		case "rule":
 			d.rules[name] = struct{}{}
 		case "virtual":
@@ -101,6 +104,28 @@ func (d *dirty) all() {
 	}
 	mark("pool", d.pools)
 	mark("virtual", d.virtuals)
+}
+
+// joined marks the pools that know each other's cookies.
+func (d *dirty) joined() {
+	d.view.Range("pool", func(o *pb.Object) bool {
+		if pool.JoinsServices(o.GetPool()) {
+			d.pools[o.GetPool().GetName()] = struct{}{}
+			d.referrers(o.Key())
+		}
+		return true
+	})
+}
+
+// sealed marks the pools whose cookies are encrypted.
+func (d *dirty) sealed() {
+	d.view.Range("pool", func(o *pb.Object) bool {
+		if o.GetPool().GetCookieEncryption() > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED {
+			d.pools[o.GetPool().GetName()] = struct{}{}
+			d.referrers(o.Key())
+		}
+		return true
+	})
 }
 
 // service marks the pools with members on a port.

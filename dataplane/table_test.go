@@ -44,7 +44,6 @@ var readAlone = map[string]string{
 	"Pool.SslTimeout":           "the timeout of a mode that is refused",
 	"Pool.SipTimeout":           "the timeout of a mode that is refused",
 	"Pool.MsrdpTimeout":         "the timeout of a mode that is refused",
-	"Pool.CookieEncryption":     "refused",
 	"Pool.Forward":              "refused",
 	"VirtualServer.Forward":     "refused",
 }

@@ -163,7 +163,7 @@ func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings, previous *ru
 		if s.Rule = r.rules[vs.GetRule()]; s.Rule == nil {
 			return fmt.Sprintf("rule %s is not in effect", vs.GetRule())
 		}
-		names = s.Rule.Pools()
+		s.ByRule, names = true, s.Rule.Pools()
 	case len(pools) == 1:
 		names = append(names, pools[0].GetPool())
 	case len(pools) > 1:

@@ -129,20 +129,20 @@ func cookieRows() []*Attribute {
 	return []*Attribute{
 		{
 			Words: w("cookie_mode"), Release: Legacy, Value: ValueWord, Default: "insert", Field: "cookie_mode",
-			Help: "who makes the cookie", Acts: true, Acting: []string{"insert", "passive"},
+			Help: "who makes the cookie", Acts: true,
 		},
 		{
 			Words: w("cookie_expiration"), Release: Legacy, Value: ValueExpiration, Default: "until the browser ends", Field: "cookie_expiration",
 			Help: "how long the browser keeps the cookie", Acts: true,
 		},
-		{Words: w("cookie_hash_name"), Release: Legacy, Value: ValuePlain, Field: "cookie_hash_name", Help: "the site's cookie that hash mode looks at"},
+		{Words: w("cookie_hash_name"), Release: Legacy, Value: ValuePlain, Field: "cookie_hash_name", Help: "the site's cookie that hash mode looks at", Acts: true},
 		{
 			Words: w("cookie_hash_offset"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "cookie_hash_offset",
-			Help: "bytes of the cookie to skip",
+			Help: "bytes of the cookie to skip", Acts: true,
 		},
 		{
 			Words: w("cookie_hash_length"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "cookie_hash_length",
-			Help: "bytes of the cookie to hash",
+			Help: "bytes of the cookie to hash; 0: to its end", Acts: true,
 		},
 		{Words: w("cookie_name"), Release: Ours, Value: ValuePlain, Default: "BIGipServer and the pool's name", Field: "cookie_name", Help: "name of the cookie", Acts: true},
 		{Words: w("cookie_path"), Release: Ours, Value: ValuePlain, Default: "/", Field: "cookie_path", Help: "path of the cookie", Acts: true},
@@ -150,14 +150,14 @@ func cookieRows() []*Attribute {
 		ours("cookie_secure", "send the cookie over TLS only", true),
 		ours("cookie_httponly", "hide the cookie from scripts", true),
 		{Words: w("cookie_samesite"), Release: Ours, Value: ValueWord, Field: "cookie_samesite", Help: "the SameSite attribute of the cookie", Acts: true},
-		{Words: w("cookie_lifetime"), Release: Ours, Value: ValueWord, Default: "browser", Field: "cookie_lifetime", Help: "who ends the cookie's life"},
-		{Words: w("cookie_encryption"), Release: Ours, Value: ValueWord, Default: "disabled", Field: "cookie_encryption", Help: "encrypt the cookie's value"},
-		{Words: w("cookie_only_when"), Release: Ours, Value: ValuePlain, Field: "cookie_only_when", Help: "insert only when the response sets this cookie"},
+		{Words: w("cookie_lifetime"), Release: Ours, Value: ValueWord, Default: "browser", Field: "cookie_lifetime", Help: "who ends the cookie's life; server needs cookie_encryption", Acts: true},
+		{Words: w("cookie_encryption"), Release: Ours, Value: ValueWord, Default: "disabled", Field: "cookie_encryption", Help: "encrypt the cookie's value; preferred reads clear ones too", Acts: true},
+		{Words: w("cookie_only_when"), Release: Ours, Value: ValuePlain, Field: "cookie_only_when", Help: "insert only when the response sets this cookie", Acts: true},
 		ours("cookie_always_send", "send the cookie with every response", true),
-		ours("cookie_strip", "hide the cookie from members", false),
-		ours("cookie_reserve", "keep members from setting the cookie", false),
-		ours("cookie_across_services", "one cookie for all services of an address", false),
-		ours("cache_private", "mark responses with a cookie as private", false),
+		ours("cookie_strip", "hide the cookie from members", true),
+		ours("cookie_reserve", "first requests of one client address within two seconds reach one member", true),
+		ours("cookie_across_services", "follow the cookies of other pools that say so too, by the node's address", true),
+		ours("cache_private", "mark responses that set the cookie as private", true),
 	}
 }
 
@@ -221,7 +221,7 @@ func memberRows() []*Attribute {
 		{Words: w("https"), Release: Ours, Value: ValueService, Field: "https", Help: "port of the member's TLS listener"},
 		{Words: w("tmout"), Release: Ours, Value: ValueSeconds, Default: "the pool's ssl_timeout", Field: "tmout", Help: "idle seconds of SSL records bound to this member"},
 		{Words: w("drain_timeout"), Release: Ours, Value: ValueSeconds, Field: "drain_timeout", Help: "seconds after which a disabled member's connections are ended"},
-		{Words: w("epoch"), Release: Ours, Value: valueForm, Field: "epoch", form: epochForm, Help: "new: old encrypted cookies no longer name this member"},
+		{Words: w("epoch"), Release: Ours, Value: valueForm, Field: "epoch", form: epochForm, Help: "new: old encrypted cookies no longer name this member", Acts: true},
 		{Words: w("server_ssl"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "server_ssl", Help: "speak TLS to this member"},
 		{Words: w("server_ssl_ca"), Release: Ours, Value: ValuePlain, Field: "server_ssl_ca", Help: "file of the certificate authorities that may sign the member's certificate"},
 		{Words: w("server_ssl_name"), Release: Ours, Value: ValuePlain, Field: "server_ssl_name", Help: "server name that is asked for and checked"},

@@ -1,6 +1,10 @@
 package cookie
 
-import "strings"
+import (
+	"bytes"
+	"iter"
+	"strings"
+)
 
 // Name is a cookie's name, made once and compared with every cookie of a request. Names differ in case.
 type Name struct {
@@ -38,4 +42,24 @@ func (n Name) String() string { return n.text }
 // Is reports whether b is this name, in any of its spellings.
 func (n Name) Is(b []byte) bool {
 	return string(b) == n.text || n.spaced != "" && string(b) == n.spaced
+}
+
+// Names finds cookies by one of many names. Keys and values are the names.
+type Names map[string]string
+
+// Add adds a name as it is written.
+func (n Names) Add(name Name) { n[name.text] = name.text }
+
+// Each yields name and value of the cookies in a Cookie line whose name is one of these.
+func (n Names) Each(line []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for more := true; more; {
+			var cookie []byte
+			cookie, line, more = bytes.Cut(line, []byte{';'})
+			key, value, _ := bytes.Cut(cookie, []byte{'='})
+			if name, ok := n[string(trim(key))]; ok && !yield(name, trim(value)) {
+				return
+			}
+		}
+	}
 }

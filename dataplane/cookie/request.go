@@ -3,7 +3,6 @@ package cookie
 import (
 	"bytes"
 	"iter"
-	"net/netip"
 )
 
 // Values yields the values of all cookies with the name, in the order of the lines and in each of its cookies. A line is
@@ -51,60 +50,30 @@ func trim(b []byte) []byte {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// Outcome says what the cookies of a request came to.
-type Outcome uint8
-
-// From the least to the most telling: of several cookies with the name, the most telling outcome is reported.
-const (
-	// None: there is no cookie with the name.
-	None Outcome = iota
-	// Malformed: no value is an address (rule C-4).
-	Malformed
-	// UnknownMember: a value is an address, but of no member (rule C-8).
-	UnknownMember
-	// Valid: a value names a member.
-	Valid
-)
-
-var outcomeWords = [...]string{None: "none", Malformed: "malformed", UnknownMember: "unknown_member", Valid: "valid"}
-
-// String returns the outcome as counters and logs name it.
-func (o Outcome) String() string {
-	if int(o) < len(outcomeWords) {
-		return outcomeWords[o]
-	}
-	return "unknown"
-}
-
-// Found is what was found in the Cookie lines of one request. Use a zero Found for each request.
-type Found struct {
-	Outcome Outcome
-	// Member is what the lookup gave for the address; it has a meaning only if Outcome is Valid.
-	Member int
-	// PrintedOrder: the member was found only in the byte order that seed 002 prints.
-	PrintedOrder bool
-}
-
-// Read looks into one Cookie line and reports whether it names a member, which decides: the lines after it need not be
-// read. The first value that names a member wins, whatever that member's state is (rules C-4, C-7, O-T16). Member tells
-// the index of the member with exactly this address and port. Lines are read in the order they came.
-func (f *Found) Read(line []byte, name Name, member func(netip.AddrPort) (int, bool)) bool {
-	for text := range Values(name, line) {
-		v, ok := Decode(text)
-		if !ok {
-			f.Outcome = max(f.Outcome, Malformed)
+// AppendWithout appends a Cookie line without its cookies of the name; every byte of the others and between them stays. It
+// reports how many were left out, and appends nothing when no cookie is left.
+func AppendWithout(dst, line []byte, name *Name) (out []byte, left int) {
+	from, kept := len(dst), 0
+	for more := true; more; {
+		var cookie []byte
+		cookie, line, more = bytes.Cut(line, []byte{';'})
+		key, _, _ := bytes.Cut(cookie, []byte{'='})
+		switch {
+		case name.Is(trim(key)):
+			left++
 			continue
+		case kept > 0:
+			dst = append(dst, ';')
+		case left > 0:
+			for len(cookie) > 0 && isBlank(cookie[0]) {
+				cookie = cookie[1:]
+			}
 		}
-		f.Outcome = max(f.Outcome, UnknownMember)
-		i, ok := member(v.Addr)
-		if !ok && v.Printed.IsValid() {
-			i, ok = member(v.Printed)
-			f.PrintedOrder = ok
-		}
-		if ok {
-			f.Outcome, f.Member = Valid, i
-			return true
-		}
+		kept++
+		dst = append(dst, cookie...)
 	}
-	return false
+	if left > 0 && len(bytes.Trim(dst[from:], "; \t")) == 0 {
+		dst = dst[:from]
+	}
+	return dst, left
 }

@@ -125,15 +125,18 @@ var webPool = map[netip.AddrPort]int{
 	at("11.1.170.192:80"): 3,
 }
 
-func webMember(a netip.AddrPort) (int, bool) {
+func webMember(a netip.AddrPort) (int, uint64, bool) {
 	i, ok := webPool[a]
-	return i, ok
+	return i, 0, ok
 }
+
+// inClear reads clear values.
+var inClear Reader
 
 func read(text ...string) Found {
 	var f Found
 	for _, line := range text {
-		if f.Read([]byte(line), Named("N"), webMember) {
+		if inClear.Read(&f, []byte(line), Named("N"), webMember) {
 			break
 		}
 	}
@@ -165,7 +168,7 @@ func TestRead(t *testing.T) {
 		{"pain_13_lowest", []string{"N=0.0.0000"}, Found{Outcome: UnknownMember}},
 		{"pain_13_highest", []string{"N=4294967295.65535.0000"}, Found{Outcome: UnknownMember}},
 		{"unknown_tells_more_than_malformed", []string{"N=" + cx + "; N=x", "N=y"}, Found{Outcome: UnknownMember}},
-		{"C-4_printed_order_second", []string{"N=184658624.20480.000"}, Found{Valid, 3, true}},
+		{"C-4_printed_order_second", []string{"N=184658624.20480.000"}, Found{Valid, 3, true, false}},
 		{"C-4_printed_order_of_an_earlier_value", []string{"N=" + cx + "; N=" + c1}, Found{Outcome: Valid, Member: 0}},
 	}
 	for _, tt := range tests {
@@ -176,12 +179,12 @@ func TestRead(t *testing.T) {
 		})
 	}
 	t.Run("C-4_real_order_first", func(t *testing.T) {
-		both := func(a netip.AddrPort) (int, bool) {
+		both := func(a netip.AddrPort) (int, uint64, bool) {
 			i, ok := map[netip.AddrPort]int{at("1.2.3.4:80"): 0, at("4.3.2.1:80"): 1}[a]
-			return i, ok
+			return i, 0, ok
 		}
 		var f Found
-		f.Read(append([]byte("N="), AppendValue(nil, at("4.3.2.1:80"))...), Named("N"), both)
+		inClear.Read(&f, append([]byte("N="), AppendValue(nil, at("4.3.2.1:80"))...), Named("N"), both)
 		if f != (Found{Outcome: Valid, Member: 1}) {
 			t.Errorf("found %+v", f)
 		}
@@ -189,7 +192,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestOutcome(t *testing.T) {
-	for o, want := range []string{"none", "malformed", "unknown_member", "valid", "unknown"} {
+	for o, want := range []string{"none", "malformed", "unknown_member", "expired", "valid", "unknown"} {
 		if got := Outcome(o).String(); got != want {
 			t.Errorf("outcome %d is %q, want %q", o, got, want)
 		}
@@ -202,7 +205,7 @@ func TestReadDoesNotAllocate(t *testing.T) {
 	n := testing.AllocsPerRun(100, func() {
 		var f Found
 		for _, line := range text {
-			f.Read(line, name, webMember)
+			inClear.Read(&f, line, name, webMember)
 		}
 		if f.Member != 1 {
 			t.Error("not found")
@@ -237,7 +240,7 @@ func FuzzValues(f *testing.F) {
 			t.Fatalf("in %q %q has %q, want %q", line, name, got, want)
 		}
 		var found Found
-		if found.Read([]byte(line), Named(name), webMember) != (found.Outcome == Valid) {
+		if inClear.Read(&found, []byte(line), Named(name), webMember) != (found.Outcome == Valid) {
 			t.Fatalf("found %+v in %q", found, line)
 		}
 	})
@@ -249,6 +252,6 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var f Found
-		f.Read(line, name, webMember)
+		inClear.Read(&f, line, name, webMember)
 	}
 }

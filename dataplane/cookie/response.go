@@ -161,3 +161,43 @@ func (c *SetCookie) Blank() int {
 	}
 	return n
 }
+
+// written reports whether AppendAttributes writes the attribute with this name, so that a server's does not count. Max-Age
+// says the same as expires.
+func (t *Template) written(name []byte) bool {
+	is := func(word string) bool { return bytes.EqualFold(name, []byte(word)) }
+	switch {
+	case is("expires"), is("max-age"):
+		return t.Lifetime > 0
+	case is("path"):
+		return true
+	case is("domain"):
+		return t.Domain != ""
+	case is("secure"):
+		return t.Secure
+	case is("httponly"):
+		return t.HTTPOnly
+	case is("samesite"):
+		return t.SameSite != SameSiteUnset
+	}
+	return false
+}
+
+// AppendRewritten appends what becomes of a server's blank cookie: name, value, expires and path are ours, and so are other
+// attributes that the template writes; those of the server that it does not write follow byte for byte (rule C-10). Now is
+// the wall clock.
+func (t *Template) AppendRewritten(dst []byte, blank *SetCookie, value []byte, now time.Time) []byte {
+	dst = append(dst, blank.text[:blank.name]...)
+	dst = t.AppendField(dst, value, now)
+	_, rest, more := bytes.Cut(blank.Attributes(), []byte{';'})
+	for more {
+		var attribute []byte
+		attribute, rest, more = bytes.Cut(rest, []byte{';'})
+		name, _, _ := bytes.Cut(attribute, []byte{'='})
+		if name = trim(name); len(name) == 0 || t.written(name) {
+			continue
+		}
+		dst = append(append(dst, ';'), attribute...)
+	}
+	return dst
+}

@@ -214,7 +214,7 @@ func (f *flow) ruleInput(set *Settings, request rule.Request) rule.Input {
 
 // poolInput is what a pool chooses by.
 func (f *flow) poolInput(set *Settings, c *choice) pool.Input {
-	return pool.Input{Client: f.source, Virtual: set.Virtual, Destination: f.contact, Fresh: c.fresh}
+	return pool.Input{Client: f.source, Virtual: set.Virtual, Destination: f.contact, Fresh: c.fresh, ByRule: set.ByRule}
 }
 
 // choice is where the settings send a connection or request.

@@ -30,6 +30,8 @@ type exchange struct {
 
 	sent      bool   // what of the request was there has been sent
 	detached  bool   // the member's connection was given up when its response was complete
+	owes      bool   // our cookie stays due after this response
+	edits     []byte // what replaces cookies in a head that is written
 	forwarded []byte // the value of X-Forwarded-For; empty: a line of its own
 }
 
@@ -111,7 +113,7 @@ func (x *exchange) reset() {
 	x.f, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
 	x.ruleInput, x.poolInput = rule.Input{}, pool.Input{}
 	x.head, x.used, x.answers = 0, 0, 0
-	x.sent, x.detached, x.forwarded = false, false, x.forwarded[:0]
+	x.sent, x.detached, x.owes, x.forwarded = false, false, false, x.forwarded[:0]
 	x.upload.reset()
 }
 

@@ -49,6 +49,7 @@ func (x *exchange) send() {
 		after = http1.KeepAlive
 	}
 	x.markForwarded()
+	x.edits = f.decision.EditRequest(&x.request.Head, x.edits[:0])
 	out := x.appendForwarded(x.request.AppendHead(x.out[:0], after))
 	if name, value, _ := strings.Cut(f.decision.Pool().Config.GetHeaderInsert(), ":"); name != "" {
 		out = http1.AppendField(out, name, value)

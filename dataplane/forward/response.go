@@ -3,10 +3,9 @@ package forward
 import (
 	"errors"
 	"io"
-	"time"
 
-	"bigpipe/dataplane/cookie"
 	"bigpipe/dataplane/http1"
+	"bigpipe/dataplane/pool"
 )
 
 // awaitHead reads heads until the final one, and forwards those before it.
@@ -82,16 +81,14 @@ func (x *exchange) lost(err error) error {
 func (x *exchange) respond() outcome {
 	f, r := x.f, &x.response
 	f.server.short = false
-	x.dropCookies()
+	var cookies pool.Edited
+	cookies, x.edits = f.decision.EditResponse(&r.Head, f.cookieDue, x.edits[:0])
+	x.owes = f.cookieDue && !cookies.Set
 	after := http1.KeepAlive
 	if !x.upload.complete() || f.listener.draining.Load() {
 		after = http1.Close
 	}
-	out := r.AppendHead(x.out[:0], after)
-	if f.cookieDue {
-		out = f.decision.AppendSetCookie(out, time.Now())
-	}
-	x.out = http1.AppendEnd(out)
+	x.out = http1.AppendEnd(append(r.AppendHead(x.out[:0], after), cookies.Lines...))
 	f.from.discard(r.Size())
 	r.StartBody(&x.down)
 	if framing, _ := r.Framing(); framing == http1.FramingTunnel {
@@ -133,20 +130,6 @@ func (x *exchange) settled() bool {
 func (x *exchange) silent() bool {
 	framing, _ := x.request.Framing()
 	return !x.asked.KeepAlive && framing == http1.FramingNone && x.f.in.len() == 0 && x.f.client.pushed.Load() <= leavingLittle
-}
-
-// dropCookies drops the lines in which the server sets a cookie of the name that is ours.
-func (x *exchange) dropCookies() {
-	name := x.f.decision.DropSetCookie()
-	if name == nil {
-		return
-	}
-	r := &x.response
-	for i := r.Next(http1.KindSetCookie, 0); i >= 0; i = r.Next(http1.KindSetCookie, i+1) {
-		if c, ok := cookie.ParseSetCookie(r.Value(i)); ok && name.Is(c.Name()) {
-			r.Drop(i)
-		}
-	}
 }
 
 // errCut means that a response ended before its end. A fault of the member before anything was forwarded is an *http1.Error.
@@ -215,7 +198,7 @@ func (x *exchange) writeOut(b []byte) error {
 	if len(x.out)+len(b) == 0 {
 		return nil
 	}
-	x.f.cookieDue = false
+	x.f.cookieDue = x.owes
 	err := x.f.client.writeTwo(x.out, b)
 	x.out = x.out[:0]
 	return err

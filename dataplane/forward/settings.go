@@ -25,6 +25,8 @@ type Settings struct {
 	HTTP bool
 	// Rule chooses among Pools by its indexes. Nil: Pools[0] is used.
 	Rule *rule.Rule
+	// ByRule: Rule is one that was configured, not a split into weighted pools.
+	ByRule bool
 	// Pools are in the order of Rule.Pools. A nil pool has no member.
 	Pools []*pool.Pool
 	// PerRequest decides for each HTTP request instead of once for a connection (rules O-3, O-14). The member's connection

@@ -5,17 +5,31 @@ import (
 
 	"bigpipe/dataplane/cookie"
 	"bigpipe/dataplane/http1"
+	"bigpipe/dataplane/persist"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
 )
 
-// cookieMethod persists by the cookie that names a member: insert, passive, and the reading side of rewrite.
+// cookieMethod persists by the cookie that names a member: insert, rewrite and passive.
 type cookieMethod struct {
 	template cookie.Template
-	// insert: the pool writes the cookie itself, and servers must not.
-	insert bool
+	reader   cookie.Reader
+	// insert: the pool writes the cookie itself, and servers must not. rewrite: it makes one of a server's blank cookie.
+	insert, rewrite bool
 	// always: into each response (rule O-5).
 	always bool
+	// unwritten: cookies are read and none is written, for want of a key.
+	unwritten bool
+	// onlyWhen: only into responses that set the cookie with this name; "" is none.
+	onlyWhen string
+	// strip: members do not see the cookie.
+	strip bool
+	// private: responses with our cookie are not for shared caches.
+	private bool
+	// across are the names of the cookies of other pools that say which node a client belongs to; nil: none.
+	across cookie.Names
+	// reserve binds a client address until its cookie comes back; nil: it does not.
+	reserve *recordMethod
 }
 
 // cookieNote is what a decision remembers of the request's cookie.
@@ -24,7 +38,14 @@ type cookieNote struct {
 	named *Member
 	// kept: the client stays bound to named although another member answers (a connection limit, rule B-16).
 	kept bool
+	// renew: the cookie names the member but not as it is written now, or is of another pool.
+	renew bool
+	// byRule: a rule chose the pool.
+	byRule bool
 }
+
+// reservation is how long a client without a cookie is kept together from its first request on.
+const reservation = 2 * time.Second
 
 var sameSites = map[pb.CookieSamesite]cookie.SameSite{
 	pb.CookieSamesite_COOKIE_SAMESITE_NONE:   cookie.SameSiteNone,
@@ -32,36 +53,97 @@ var sameSites = map[pb.CookieSamesite]cookie.SameSite{
 	pb.CookieSamesite_COOKIE_SAMESITE_STRICT: cookie.SameSiteStrict,
 }
 
-// newCookieMethod compiles persist_mode cookie. Without a cookie_mode the cookie is inserted.
-func newCookieMethod(p *pb.Pool) (*cookieMethod, []string) {
-	if e := p.GetCookieEncryption(); e > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED {
-		return nil, []string{"persist_mode cookie with cookie_encryption " + pb.EnumWord(e)}
+// cookieName is the cookie of a pool.
+func cookieName(p *pb.Pool) cookie.Name {
+	switch {
+	case p.GetCookieName() != "":
+		return cookie.Named(p.GetCookieName())
+	case config.CookieModeOf(p) == pb.CookieMode_COOKIE_MODE_PASSIVE:
+		return cookie.PassiveName(p.GetName())
 	}
-	c := &cookieMethod{always: p.GetCookieAlwaysSend(), template: cookie.Template{
-		Name:     cookie.PoolName(p.GetName()),
-		Lifetime: time.Duration(min(p.GetCookieExpiration(), maxSeconds)) * time.Second,
-		Path:     p.GetCookiePath(),
-		Domain:   p.GetCookieDomain(),
-		Secure:   p.GetCookieSecure(),
-		HTTPOnly: p.GetCookieHttponly(),
-		SameSite: sameSites[p.GetCookieSamesite()],
-	}}
-	if name := p.GetCookieName(); name != "" {
-		c.template.Name = cookie.Named(name)
+	return cookie.PoolName(p.GetName())
+}
+
+// newCookieMethod compiles persist_mode cookie, but for cookie_mode hash. Without a cookie_mode the cookie is inserted. It
+// is nil when the pool cannot persist.
+func newCookieMethod(p *pb.Pool, env *Env) (*cookieMethod, []string) {
+	c := &cookieMethod{
+		always: p.GetCookieAlwaysSend(), onlyWhen: p.GetCookieOnlyWhen(), strip: p.GetCookieStrip(), private: p.GetCachePrivate(),
+		template: cookie.Template{
+			Name:     cookieName(p),
+			Lifetime: time.Duration(min(p.GetCookieExpiration(), maxSeconds)) * time.Second,
+			Path:     p.GetCookiePath(),
+			Domain:   p.GetCookieDomain(),
+			Secure:   p.GetCookieSecure(),
+			HTTPOnly: p.GetCookieHttponly(),
+			SameSite: sameSites[p.GetCookieSamesite()],
+		},
 	}
-	switch mode := config.CookieModeOf(p); mode {
+	switch config.CookieModeOf(p) {
 	case pb.CookieMode_COOKIE_MODE_INSERT:
 		c.insert = true
-	case pb.CookieMode_COOKIE_MODE_PASSIVE:
-		if p.GetCookieName() == "" {
-			c.template.Name = cookie.PassiveName(p.GetName())
-		}
 	case pb.CookieMode_COOKIE_MODE_REWRITE:
-		return c, []string{"persist_mode cookie with cookie_mode rewrite (cookies are read, blank ones are not rewritten)"}
-	default:
-		return nil, []string{"persist_mode cookie with cookie_mode " + pb.EnumWord(mode)}
+		c.rewrite = true
 	}
-	return c, nil
+	reasons, ok := c.encrypt(p, env)
+	if !ok {
+		return nil, reasons
+	}
+	if p.GetCookieAcrossServices() {
+		c.across = acrossNames(p, env.View)
+	}
+	if p.GetCookieReserve() && env.Table != nil {
+		all, _ := persist.NewMask(32, 128) // the lengths fit
+		c.reserve = &recordMethod{
+			table: env.Table, kind: persist.Cookie, mask: all,
+			policy: persist.Policy{Pool: persist.PoolIDOf(p.GetName()), Timeout: reservation, Timer: persist.Fixed},
+		}
+	}
+	return c, reasons
+}
+
+// encrypt sets up the encryption of the cookie (rule C-9). It is false when the pool must not persist: a cookie that has to
+// be encrypted is neither written nor read in clear.
+func (c *cookieMethod) encrypt(p *pb.Pool, env *Env) (reasons []string, ok bool) {
+	mode := p.GetCookieEncryption()
+	wanted := mode > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED
+	server := p.GetCookieLifetime() == pb.CookieLifetime_COOKIE_LIFETIME_SERVER
+	switch {
+	case wanted && !c.insert && !c.rewrite:
+		return []string{"cookie_encryption " + pb.EnumWord(mode) + " with cookie_mode passive: servers write clear cookies"}, true
+	case !wanted && server:
+		return []string{"cookie_lifetime server without cookie_encryption: a clear cookie has no date"}, true
+	case !wanted:
+		return nil, true
+	case env.Keys == nil && mode == pb.CookieEncryption_COOKIE_ENCRYPTION_REQUIRED:
+		return []string{"persist_mode cookie with cookie_encryption required: there is no cookie_key"}, false
+	case env.Keys == nil:
+		c.unwritten = true
+		return []string{"cookie_encryption preferred: there is no cookie_key (clear cookies are read, none is written)"}, true
+	}
+	c.reader = cookie.Reader{Ring: env.Keys, Sealed: mode == pb.CookieEncryption_COOKIE_ENCRYPTION_REQUIRED, Now: env.now}
+	if server {
+		c.reader.Lifetime = c.template.Lifetime
+	}
+	return nil, true
+}
+
+// acrossNames are the names of the cookies of all other pools that cookie_across_services joins.
+func acrossNames(p *pb.Pool, view config.View) cookie.Names {
+	names := cookie.Names{}
+	view.Range("pool", func(o *pb.Object) bool {
+		if other := o.GetPool(); other.GetName() != p.GetName() && JoinsServices(other) {
+			names.Add(cookieName(other))
+		}
+		return true
+	})
+	return names
+}
+
+// JoinsServices reports whether the pool shares its cookie with others that do, so that each depends on all.
+func JoinsServices(p *pb.Pool) bool {
+	return p.GetCookieAcrossServices() && config.PersistModeOf(p) == pb.PersistMode_PERSIST_MODE_COOKIE &&
+		config.CookieModeOf(p) != pb.CookieMode_COOKIE_MODE_HASH
 }
 
 // maxSeconds keeps a number of seconds within a time.Duration.
@@ -69,35 +151,59 @@ const maxSeconds = 1 << 33
 
 // choose follows the first value that names a member, whatever its state (rules C-4, C-7, C-8, O-16).
 func (c *cookieMethod) choose(d *Decision, in *Input) (bool, error) {
+	d.cookie.byRule = in.ByRule
 	found := c.read(d, in)
 	if found.Outcome == cookie.Valid {
 		m := d.pool.members[found.Member]
-		d.cookie.named = m
+		d.cookie.renew = found.Clear && c.reader.Ring != nil
 		if found.PrintedOrder && !d.dry() {
 			d.pool.warnPrintedOrder(c.template.Name)
 		}
 		if d.dry() {
 			d.step("cookie %s names member %s, which is %s", c.template.Name, m.Addr, m.State())
 		}
-		done, err := d.follow(m)
-		d.cookie.kept = !done && err == nil && d.outcome == OutcomeValid
-		return done, err
+		return c.follow(d, in, m)
 	}
-	switch found.Outcome {
-	case cookie.Malformed:
-		d.outcome = OutcomeMalformed
-	case cookie.UnknownMember:
-		d.outcome = OutcomeUnknownMember
-	default:
-		d.outcome = OutcomeNone
-	}
+	d.outcome = cookieOutcomes[found.Outcome]
 	if d.dry() {
 		d.step("cookie %s: %s", c.template.Name, d.outcome)
+	}
+	if m := c.fromOther(d, in); m != nil {
+		d.cookie.renew = true
+		if d.dry() {
+			d.step("the cookie of another service names member %s, which is %s", m.Addr, m.State())
+		}
+		return c.follow(d, in, m)
 	}
 	if d.outcome == OutcomeUnknownMember && d.pool.refuseUnknown() {
 		return false, ErrRefused
 	}
-	return false, nil
+	return c.reserved(d, in)
+}
+
+var cookieOutcomes = [...]Outcome{
+	cookie.None: OutcomeNone, cookie.Malformed: OutcomeMalformed, cookie.UnknownMember: OutcomeUnknownMember, cookie.Expired: OutcomeExpired,
+}
+
+func (c *cookieMethod) follow(d *Decision, in *Input, m *Member) (bool, error) {
+	d.cookie.named = m
+	done, err := d.follow(m)
+	if !done && err == nil && d.outcome != OutcomeValid {
+		return c.reserved(d, in)
+	}
+	d.cookie.kept = !done && err == nil
+	return done, err
+}
+
+// reserved lets simultaneous first requests of one client address meet at one member.
+func (c *cookieMethod) reserved(d *Decision, in *Input) (bool, error) {
+	if c.reserve == nil || in.Fresh {
+		return false, nil
+	}
+	found := d.outcome
+	done, err := c.reserve.choose(d, in)
+	d.outcome = found
+	return done, err
 }
 
 func (c *cookieMethod) read(d *Decision, in *Input) (found cookie.Found) {
@@ -105,44 +211,39 @@ func (c *cookieMethod) read(d *Decision, in *Input) (found cookie.Found) {
 		return found
 	}
 	for i := in.Request.Next(http1.KindCookie, 0); i >= 0; i = in.Request.Next(http1.KindCookie, i+1) {
-		if found.Read(in.Request.Value(i), c.template.Name, d.pool.indexOf) {
+		if c.reader.Read(&found, in.Request.Value(i), c.template.Name, d.pool.find) {
 			break
 		}
 	}
 	return found
 }
 
-func (c *cookieMethod) refused(d *Decision) error { return d.balance() }
-
-func (c *cookieMethod) accepted(*Decision) {}
-
-// SetCookie reports whether the first response must carry our cookie: the pool inserts one, and the request had none that
-// names the member that answers (rules O-2, O-4, C-7), or the pool always sends it.
-func (d *Decision) SetCookie() bool {
-	if d.Member == nil || d.pool.cookies == nil || d.cookie.kept {
-		return false
-	}
-	return d.cookie.named != d.Member || d.pool.cookies.always
-}
-
-// AlwaysSetCookie reports whether each response must carry our cookie (rule O-5).
-func (d *Decision) AlwaysSetCookie() bool { return d.SetCookie() && d.pool.cookies.always }
-
-// AppendSetCookie appends the line "Set-Cookie: ...\r\n" that names the chosen member, and counts the binding. Now is the
-// wall clock (rule C-6).
-func (d *Decision) AppendSetCookie(dst []byte, now time.Time) []byte {
-	if d.Member == nil || d.pool.cookies == nil {
-		return dst
-	}
-	d.did(OutcomeBound)
-	return d.pool.cookies.template.AppendLine(dst, d.Member.cookie, now)
-}
-
-// DropSetCookie names the cookie that a server must not set because we do: such lines are dropped from responses. Nil:
-// there is none.
-func (d *Decision) DropSetCookie() *cookie.Name {
-	if d.pool == nil || d.pool.cookies == nil {
+// fromOther finds the member at the node that the cookie of another service names (pain 82). Its port is the member's own.
+func (c *cookieMethod) fromOther(d *Decision, in *Input) *Member {
+	if len(c.across) == 0 || in.Request == nil || in.Fresh {
 		return nil
 	}
-	return &d.pool.cookies.template.Name
+	var found cookie.Found
+	lookup := d.pool.finderAt(in.Virtual.Port())
+	for i := in.Request.Next(http1.KindCookie, 0); i >= 0; i = in.Request.Next(http1.KindCookie, i+1) {
+		for name, value := range c.across.Each(in.Request.Value(i)) {
+			if c.reader.ReadValue(&found, value, name, lookup) {
+				return d.pool.members[found.Member]
+			}
+		}
+	}
+	return nil
+}
+
+func (c *cookieMethod) refused(d *Decision) error {
+	if c.reserve != nil {
+		return c.reserve.refused(d)
+	}
+	return d.balance()
+}
+
+func (c *cookieMethod) accepted(d *Decision) {
+	if d.record.method != nil {
+		c.reserve.accepted(d)
+	}
 }

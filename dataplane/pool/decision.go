@@ -27,6 +27,8 @@ type Input struct {
 	Request *http1.Head
 	// Fresh asks for a new choice, whatever was recorded (use pool P persist none).
 	Fresh bool
+	// ByRule says that a rule chose the pool.
+	ByRule bool
 }
 
 // Decision is one choice and what follows from it. Its owner makes it once, uses it for one choice after the other, and
@@ -44,6 +46,7 @@ type Decision struct {
 	outcome Outcome
 	action  Outcome
 	cookie  cookieNote
+	hash    hashNote
 	record  recordNote
 	trace   *trace
 	key     netip.Addr // see Pool.key

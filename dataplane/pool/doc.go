@@ -12,7 +12,7 @@
 //		err = d.Refused()                     // the next member; the record moves with it
 //	}
 //	d.Accepted()                              // only now is the record refreshed
-//	if d.SetCookie() { out = d.AppendSetCookie(out, time.Now()) }
+//	edited, buffer = d.EditResponse(&response.Head, d.SetCookie(), buffer[:0])
 //	d.Count(in, out, requests)
 //	d.Release()                               // always, also after an error
 package pool

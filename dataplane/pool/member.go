@@ -100,6 +100,7 @@ type Member struct {
 	node     *Node
 	probed   func() time.Duration // what monitors measured; nil: traffic is
 	cookie   []byte               // the value that names the member
+	epoch    uint64               // of the member; encrypted cookies hold it
 }
 
 // State returns the member's state now. What the operator said stands above what monitors found.

@@ -6,6 +6,7 @@ import (
 	"bigpipe/dataplane/balance"
 	"bigpipe/dataplane/cookie"
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // method is one way to persist; each has a file of its own.
@@ -25,11 +26,18 @@ func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
 	case pb.PersistMode_PERSIST_MODE_UNSPECIFIED, pb.PersistMode_PERSIST_MODE_NONE:
 		return nil
 	case pb.PersistMode_PERSIST_MODE_COOKIE:
-		m, reasons := newCookieMethod(c)
+		if config.CookieModeOf(c) == pb.CookieMode_COOKIE_MODE_HASH {
+			p.persisted = newHashMethod(p, c, env)
+			return nil
+		}
+		m, reasons := newCookieMethod(c, env)
 		if m != nil {
 			p.persisted = m
-			if m.insert {
+			if (m.insert || m.rewrite) && !m.unwritten {
 				p.cookies = m
+			}
+			if m.strip {
+				p.stripped = m
 			}
 		}
 		return reasons
@@ -85,7 +93,11 @@ func (p *Pool) Explain(in *Input) (m *Member, steps []string) {
 		return nil, t.steps
 	}
 	if d.SetCookie() {
-		d.step("the response sets cookie %s to %s", p.cookies.template.Name, d.Member.cookie)
+		value := string(d.Member.cookie)
+		if p.cookies.reader.Ring != nil {
+			value = "an encrypted value"
+		}
+		d.step("the response sets cookie %s to %s", p.cookies.template.Name, value)
 	}
 	return d.Member, t.steps
 }

@@ -33,12 +33,14 @@ const (
 	OutcomeBound
 	// OutcomeMoved counts records that were moved to another member.
 	OutcomeMoved
+	// OutcomeExpired counts cookies whose life was over.
+	OutcomeExpired
 	outcomes
 )
 
 var outcomeWords = [outcomes]string{
 	"off", "none", "malformed", "unknown_member", "down", "disabled_honoured", "other_pool", "table_full",
-	"valid", "bound", "moved",
+	"valid", "bound", "moved", "expired",
 }
 
 // String returns the word.

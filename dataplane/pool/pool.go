@@ -35,6 +35,10 @@ type Env struct {
 	// Probed returns how monitors tell the time in which a member lately answered, zero for not known; nil where none
 	// checks it. A nil Probed is that for all.
 	Probed func(member netip.AddrPort) func() time.Duration
+	// Keys encrypt cookies; nil: there are none.
+	Keys *cookie.Ring
+	// Now is the wall clock; nil is the system's.
+	Now func() time.Time
 	// Log is where pools tell what they meet; nil is slog's default.
 	Log *slog.Logger
 }
@@ -58,6 +62,13 @@ func (e *Env) node(addr netip.Addr) *Node {
 		return &Node{}
 	}
 	return e.Nodes.Of(addr)
+}
+
+func (e *Env) now() time.Time {
+	if e.Now == nil {
+		return time.Now()
+	}
+	return e.Now()
 }
 
 // Pool is a pool of one snapshot. It is immutable and may be used by any number of goroutines.
@@ -87,6 +98,8 @@ type Pool struct {
 	maxIdle   time.Duration // see defaultMaxIdle
 	persisted method        // nil: none
 	cookies   *cookieMethod // nil: the pool writes none
+	stripped  *cookieMethod // nil: members see the cookie
+	now       func() time.Time
 	shared    *shared
 }
 
@@ -109,6 +122,7 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 		ID:              persist.PoolIDOf(c.GetName()),
 		Config:          c,
 		log:             env.Log,
+		now:             env.now,
 		table:           env.Table,
 		ConnectTimeout:  seconds(c.ConnectTimeout, defaultConnectTimeout),
 		ResponseTimeout: seconds(c.ResponseTimeout, defaultResponseTimeout),
@@ -191,7 +205,7 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 		}
 		m.health, m.passive = env.health(addr), pool.GetPassiveHealth()
 		m.ResetOnDown = pool.GetOnDown() == pb.OnDown_ON_DOWN_RESET
-		m.cookie = cookie.AppendValue(nil, addr)
+		m.cookie, m.epoch = cookie.AppendValue(nil, addr), c.GetEpoch()
 		if old := previous.Member(addr); old != nil {
 			m.counters = old.counters
 		} else {
@@ -246,12 +260,22 @@ func (p *Pool) Member(addr netip.AddrPort) *Member {
 	return p.byAddr[addr]
 }
 
-// indexOf finds a member for the cookie reader.
-func (p *Pool) indexOf(addr netip.AddrPort) (int, bool) {
+// find finds a member for the cookie reader.
+func (p *Pool) find(addr netip.AddrPort) (index int, epoch uint64, ok bool) {
 	if m := p.byAddr[addr]; m != nil {
-		return m.index, true
+		return m.index, m.epoch, true
 	}
-	return 0, false
+	return 0, 0, false
+}
+
+// finderAt is find by the node's address alone (rule B-5), on a virtual server with this port.
+func (p *Pool) finderAt(virtualPort uint16) cookie.Lookup {
+	return func(addr netip.AddrPort) (index int, epoch uint64, ok bool) {
+		if m := p.atNode(addr, virtualPort); m != nil {
+			return m.index, m.epoch, true
+		}
+		return 0, 0, false
+	}
 }
 
 func (p *Pool) refuseUnavailable() bool {
@@ -297,7 +321,7 @@ func (p *Pool) key(in *Input) netip.Addr {
 // the table.
 func (p *Pool) Outcomes() *pb.PersistOutcomes {
 	sum, records := p.shared.outcomes.message(), p.recordStats()
-	sum.Expired = records.Expired - p.shared.expired.Load()
+	sum.Expired = p.shared.outcomes.sum(OutcomeExpired) + records.Expired - p.shared.expired.Load()
 	sum.Evicted = records.Evicted - p.shared.evicted.Load()
 	return sum
 }

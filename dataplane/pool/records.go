@@ -172,7 +172,9 @@ func (r *recordMethod) bind(d *Decision) (bool, error) {
 	case persist.Found:
 		return r.use(d)
 	case persist.Bound:
-		d.did(OutcomeBound)
+		if r.kind != persist.Cookie { // a cookie is bound when it is set
+			d.did(OutcomeBound)
+		}
 	case persist.Full:
 		d.outcome = OutcomeTableFull
 	}
@@ -245,12 +247,17 @@ func (p *Pool) match(n *recordNote) *Member {
 	if n.binding.Pool == n.method.policy.Pool {
 		return p.byAddr[node]
 	}
+	return p.atNode(node, n.virtualPort)
+}
+
+// atNode is match for a member of another pool.
+func (p *Pool) atNode(node netip.AddrPort, virtualPort uint16) *Member {
 	var best *Member
 	rank := func(m *Member) int {
 		switch m.Addr.Port() {
 		case node.Port():
 			return 0
-		case n.virtualPort:
+		case virtualPort:
 			return 1
 		}
 		return 2

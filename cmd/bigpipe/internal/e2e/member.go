@@ -173,10 +173,13 @@ func (m *Member) answer(conn net.Conn, r *bufio.Reader, line string) (bool, erro
 	}
 	more := strings.HasSuffix(strings.TrimSpace(line), "HTTP/1.1") && !strings.EqualFold(head.field("Connection"), "close")
 	body := m.name + "\n"
-	connection := ""
+	lines := ""
 	if !more {
-		connection = "Connection: close\r\n"
+		lines = "Connection: close\r\n"
 	}
-	_, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n%s", connection, len(body), body)
+	if line := head.field("Answer"); line != "" {
+		lines += line + "\r\n"
+	}
+	_, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n%s", lines, len(body), body)
 	return more, err
 }

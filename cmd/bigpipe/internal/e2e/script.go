@@ -81,7 +81,8 @@ type command func(s *script, args []string) (string, error)
 //	fails-with STATUS bigpipe|b|sysctl ARGS...
 //	stored bigpipe|b|sysctl ARGS...       status 0, or 3: an attribute that no dataplane acts on yet is stored all the same
 //	client [-from A] [-jar NAME] [-http10] [-header LINE] [-expires SECONDS] ADDRESS ['PATH[ COOKIES]']...
-//	                                      requests on one connection; prints "NODE STATUS" and Set-Cookie lines of each
+//	                                      requests on one connection; prints "NODE STATUS" and Set-Cookie lines of each. A member
+//	                                      answers a request with the line "Answer: LINE" with LINE in its head
 //	tcp [-from A] ADDRESS [LINE]          one line there and back
 //	tcp open NAME [-from A] ADDRESS, tcp send NAME LINE, tcp close NAME
 //	eventually [-stdout PATTERN] COMMAND  until it succeeds (and prints what is wanted)
