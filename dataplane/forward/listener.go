@@ -2,12 +2,12 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +17,7 @@ import (
 // not call two of Pause, Resume and Close at once.
 type Listener struct {
 	table    *Table
-	file     *os.File
-	raw      syscall.RawConn
+	fd       int // -1: closed
 	addr     netip.AddrPort
 	settings atomic.Pointer[Settings]
 
@@ -28,9 +27,13 @@ type Listener struct {
 	idleEnd  atomic.Int64 // instant from which idle HTTP connections are ended; 0: they are not
 	killing  atomic.Bool  // what is open is reset
 	speakers speakers
-	halt     chan struct{} // closed to end the accept loop; nil while there is none
-	loop     sync.WaitGroup
 	open     sync.WaitGroup // flows
+
+	accepting sync.Mutex    // held while connections are accepted
+	resumed   bool          // it accepts; this and the rest is guarded by accepting
+	pause     time.Duration // after the last failure to accept; 0: none since a success
+	rest      *time.Timer   // ends the pause
+	quiet     instant       // until when no failure is mentioned
 }
 
 // Listen binds an address, which may have port 0, and begins to accept. An IPv6 address accepts only IPv6. The error wraps the
@@ -40,7 +43,7 @@ func Listen(t *Table, addr netip.AddrPort, s Settings) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	l, err := newListener(t, os.NewFile(uintptr(fd), "listener"), s)
+	l, err := newListener(t, fd, s)
 	if err != nil {
 		return nil, err
 	}
@@ -60,22 +63,15 @@ func ListenOn(t *Table, file *os.File, s Settings) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on a socket that is there: %w", err)
 	}
-	return newListener(t, os.NewFile(uintptr(fd), "listener"), s)
+	return newListener(t, fd, s)
 }
 
 // newListener takes a socket over that does not block.
-func newListener(t *Table, file *os.File, s Settings) (*Listener, error) {
-	l := &Listener{table: t, file: file}
+func newListener(t *Table, fd int, s Settings) (*Listener, error) {
+	l := &Listener{table: t, fd: fd, addr: localAddr(fd)}
 	l.settings.Store(s.withDefaults())
-	err := t.polls.start()
-	if err == nil {
-		l.raw, err = file.SyscallConn()
-	}
-	if err == nil {
-		err = l.raw.Control(func(fd uintptr) { l.addr = localAddr(int(fd)) })
-	}
-	if err != nil {
-		_ = file.Close()
+	if err := errors.Join(t.polls.start(), t.doors.start()); err != nil {
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	return l, nil
@@ -89,43 +85,47 @@ func (l *Listener) Set(s Settings) { l.settings.Store(s.withDefaults()) }
 
 // File returns a copy of the socket, which goes on listening while any copy is open. The caller closes it.
 func (l *Listener) File() (*os.File, error) {
-	fd, err := copyDescriptor(l.file)
+	fd, err := unix.FcntlInt(uintptr(l.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("copy the socket of %s: %w", l.addr, err)
 	}
 	return os.NewFile(uintptr(fd), "listener"), nil
 }
 
-// past is a deadline that wakes whoever waits.
-var past = time.Unix(1, 0)
-
 // Pause stops accepting until Resume; connections wait in the socket's queue. It returns when no more connection can begin.
 func (l *Listener) Pause() {
-	if l.halt == nil {
+	l.accepting.Lock()
+	defer l.accepting.Unlock()
+	if !l.resumed {
 		return
 	}
-	close(l.halt)
-	_ = l.file.SetReadDeadline(past)
-	l.loop.Wait()
-	l.halt = nil
+	l.resumed = false
+	l.table.doors.of(l.fd).ignore(l)
+	if l.rest != nil {
+		l.rest.Stop()
+		l.rest = nil
+	}
 }
 
 // Resume begins to accept.
 func (l *Listener) Resume() {
-	if l.halt != nil {
+	l.accepting.Lock()
+	defer l.accepting.Unlock()
+	if l.resumed {
 		return
 	}
-	_ = l.file.SetReadDeadline(time.Time{})
-	halt := make(chan struct{})
-	l.halt = halt
-	l.loop.Go(func() { l.acceptAll(l.raw, halt) })
+	l.resumed = true
+	l.watchLocked()
 }
 
 // Close stops accepting for good; open connections go on. It returns when no more connection can begin. Closing twice does
 // nothing.
 func (l *Listener) Close() {
 	l.Pause()
-	_ = l.file.Close()
+	if l.fd >= 0 {
+		_ = unix.Close(l.fd)
+		l.fd = -1
+	}
 }
 
 // Retire stops accepting for good, and ends HTTP connections: the next response tells the client so, and what is idle, and
@@ -165,52 +165,6 @@ func (l *Listener) Drain(ctx context.Context) {
 	}
 	l.killing.Store(true)
 	<-done // the sweep wakes them
-}
-
-// Waits after a failed accept.
-const (
-	shortestPause = 5 * time.Millisecond
-	longestPause  = time.Second
-)
-
-// warnAgain is how long a failure of accept is not mentioned again.
-const warnAgain = 10 * time.Second
-
-// acceptAll accepts until it is told to halt. When descriptors or memory run out it pauses, longer each time, and sockets
-// that are kept only to take the last bytes of clients give theirs up.
-func (l *Listener) acceptAll(raw syscall.RawConn, halt <-chan struct{}) {
-	pause := time.Duration(0)
-	var quiet instant // until when nothing is said
-	var fd int
-	var peer sockaddr
-	var errno syscall.Errno
-	try := func(lfd uintptr) bool {
-		fd, peer, errno = accept(int(lfd))
-		return errno != unix.EAGAIN
-	}
-	for raw.Read(try) == nil {
-		switch errno {
-		case 0:
-			pause = 0
-			l.serve(fd, peer.addrPort())
-			continue
-		case unix.EINTR, unix.ECONNABORTED:
-			continue
-		}
-		l.table.dropLeaving()
-		l.table.spares.drop(nil)
-		dropPipes()
-		if now := l.table.clock.now(); now >= quiet {
-			l.table.log.Warn("cannot accept connections", "address", l.addr, "error", errno)
-			quiet = now + instant(warnAgain)
-		}
-		pause = min(max(2*pause, shortestPause), longestPause)
-		select {
-		case <-halt:
-			return
-		case <-time.After(pause):
-		}
-	}
 }
 
 // serve begins a flow, unless the virtual server or the client has as many as it may.

@@ -58,19 +58,32 @@ func (ps *polls) start() error {
 	return ps.err
 }
 
-func (ps *polls) open() error {
+// newEpoll opens an epoll descriptor that the runtime's poller can watch.
+func newEpoll() (*os.File, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return os.NewSyscallError("epoll_create", err)
+		return nil, os.NewSyscallError("epoll_create", err)
 	}
 	// The runtime's poller takes only what does not block.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd)
-		return os.NewSyscallError("fcntl", err)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
-	p := &poll{fd: fd, file: os.NewFile(uintptr(fd), "epoll")}
+	return os.NewFile(uintptr(fd), "epoll"), nil
+}
+
+func (ps *polls) open() error {
+	file, err := newEpoll()
+	if err != nil {
+		return err
+	}
+	p := &poll{file: file}
 	raw, err := p.file.SyscallConn()
 	if err != nil {
+		_ = p.file.Close()
+		return fmt.Errorf("epoll: %w", err)
+	}
+	if err := raw.Control(func(fd uintptr) { p.fd = int(fd) }); err != nil {
 		_ = p.file.Close()
 		return fmt.Errorf("epoll: %w", err)
 	}

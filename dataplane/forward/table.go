@@ -17,6 +17,7 @@ type Table struct {
 	shards [tableShards]tableShard
 
 	polls   polls
+	doors   doors
 	workers workers
 	acks    acks
 	udp     *udpFlows
@@ -67,6 +68,7 @@ func (t *Table) Close() {
 	t.spares.close()
 	t.udp.close()
 	t.endLeaving()
+	t.doors.close()
 	t.polls.close()
 	dropPipes()
 }
