@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime/debug"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -26,6 +27,10 @@ type service struct {
 func NewService(e *Engine) pb.DataplaneServer { return &service{engine: e} }
 
 // Apply implements the service. The pieces of an update are put together first.
+// largeUpdate is from how many objects on what compiling them needed is given back to the system at once: a third of all memory
+// after 20,000, for 0.1 s of one core.
+const largeUpdate = 2000
+
 func (s *service) Apply(stream grpc.ClientStreamingServer[pb.ApplyRequest, pb.ApplyReply]) error {
 	var u Update
 	for {
@@ -51,6 +56,10 @@ func (s *service) Apply(stream grpc.ClientStreamingServer[pb.ApplyRequest, pb.Ap
 	missing, err := s.engine.Apply(&u)
 	if err != nil {
 		return status.Error(applyCode(err), err.Error())
+	}
+	if changes := len(u.Changed) + len(u.Deleted); changes >= largeUpdate {
+		u.Changed, u.Deleted = nil, nil
+		debug.FreeOSMemory()
 	}
 	return stream.SendAndClose(&pb.ApplyReply{
 		Revision: u.Header.GetRevision(), Sequence: u.Header.GetSequence(), NotInEffect: missing,
