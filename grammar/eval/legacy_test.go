@@ -134,3 +134,25 @@ func TestElementLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestMonitorURL: the url of a monitor fills its dest with the address of the host that it names, unless a dest is given.
+func TestMonitorURL(t *testing.T) {
+	for text, want := range map[string]string{
+		`monitor m { use http url "http://n1/a" }`:                                            "10.0.0.1:80",
+		`monitor m { use https url "https://n6/a" }`:                                          "[2001:db8::6]:443",
+		`monitor m { use http url "http://n1:81/a" dest *:82 }`:                               "*:82",
+		`monitor m { use http url "http://10.9.9.9/a" }`:                                      "",
+		`monitor m { use http send "GET /" }`:                                                 "",
+		"monitor m { use http url \"http://n1/a\" }\nmonitor m modify { url \"http://n2/\" }": "10.0.0.2:80",
+	} {
+		v := command(t, config.NewTree(), text)
+		m := v.Get("monitor/m").GetMonitor()
+		if got := m.GetDest(); got != want || (m.Dest != nil) != (want != "") {
+			t.Errorf("%s: dest %q, want %q", text, got, want)
+		}
+	}
+	v := load(t, `monitor m { use http url "http://10.9.9.9/a" }`)
+	if got := config.MonitorDestination(v, "m", "10.1.1.1:80"); got != "10.9.9.9:80" {
+		t.Errorf("it looks at %s", got)
+	}
+}

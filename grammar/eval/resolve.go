@@ -84,6 +84,8 @@ func eachAddress(s *grammar.Statement, fn func(text *string, where at)) {
 		fn(&k.Node.Address, key)
 	case *pb.Object_MonitorUse:
 		fn(&k.MonitorUse.Target, key)
+	case *pb.Object_Monitor:
+		urlAddress(k.Monitor, key, fn)
 	}
 	members(s.NodeList)
 	if s.Filter != nil {
@@ -105,6 +107,18 @@ func eachAddress(s *grammar.Statement, fn func(text *string, where at)) {
 	}
 	for i := range s.NewEpoch {
 		fn(&s.NewEpoch[i], key)
+	}
+}
+
+// urlAddress visits the host that a monitor's url names: its address becomes the dest, unless there is one.
+func urlAddress(m *pb.Monitor, where at, fn func(text *string, where at)) {
+	to := config.URLDestination(m.GetUrl())
+	if m.Dest != nil || to == "" {
+		return
+	}
+	resolved := to
+	if fn(&resolved, where); resolved != to {
+		m.Dest = &resolved
 	}
 }
 

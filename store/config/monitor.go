@@ -145,14 +145,10 @@ func MonitorDestination(v View, name, node string) string {
 	return JoinAddress(address, port)
 }
 
-// urlDestination is ADDRESS:PORT of a URL that holds an address; "" of one that holds a name, or is none.
-func urlDestination(text string) string {
+// URLDestination is HOST:PORT of a URL, whose host may be a name; "" of a text that is none.
+func URLDestination(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || text == "" {
-		return ""
-	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	if err != nil {
+	if err != nil || u.Hostname() == "" {
 		return ""
 	}
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
@@ -163,7 +159,17 @@ func urlDestination(text string) string {
 	default:
 		port = 80
 	}
-	return JoinAddress(addr.Unmap().String(), uint16(port))
+	return JoinAddress(u.Hostname(), uint16(port))
+}
+
+// urlDestination is ADDRESS:PORT of a URL that holds an address; "" of one that holds a name, or is none. Names become a dest when
+// they are resolved.
+func urlDestination(text string) string {
+	to := URLDestination(text)
+	if _, err := netip.ParseAddrPort(to); err != nil {
+		return ""
+	}
+	return to
 }
 
 // MonitorsOf returns the monitors of a node, ADDRESS or ADDRESS:PORT, and whether they are enabled for it. A node without

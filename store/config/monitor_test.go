@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -81,5 +82,51 @@ func TestMonitorsOf(t *testing.T) {
 		if MonitorEnabled(v, name) != want {
 			t.Errorf("%s: enabled is not %v", name, want)
 		}
+	}
+}
+
+// TestLegacyMonitors: nodes without monitors are checked as 3.x does, where it is configured.
+func TestLegacyMonitors(t *testing.T) {
+	n := proto.Uint32
+	service := func(port uint32, tping, timeout *uint32) *pb.Object {
+		return &pb.Object{Kind: &pb.Object_Service{Service: &pb.Service{Port: port, Tping: tping, TpingTimeout: timeout}}}
+	}
+	global := &pb.Object{Kind: &pb.Object_Global{Global: &pb.Global{TpingNode: n(10), TimeoutNode: n(31)}}}
+	v := NewTree(global, service(80, n(61), nil), service(81, nil, n(20)), service(82, n(0), n(16)), service(83, nil, nil))
+	for node, want := range map[string]string{
+		"10.1.1.1": "tping_node icmp 10 31", "10.1.1.1:80": "tping_svc 80 tcp 61 184", "10.1.1.1:81": "tping_svc 81 tcp 5 20",
+		"10.1.1.1:82": "", "10.1.1.1:83": "", "10.1.1.1:84": "",
+	} {
+		names, enabled := MonitorsOf(v, node)
+		got := ""
+		for _, name := range names {
+			m, template := MonitorSettings(v, name)
+			got = fmt.Sprintln(name, template, m.GetInterval(), m.GetTimeout())
+		}
+		if strings.TrimSpace(got) != want || !enabled {
+			t.Errorf("%s: %q, enabled %t, want %q", node, got, enabled, want)
+		}
+	}
+}
+
+// TestMonitorSettings: what is said closest to a monitor counts.
+func TestMonitorSettings(t *testing.T) {
+	monitor := func(m *pb.Monitor) *pb.Object { return &pb.Object{Kind: &pb.Object_Monitor{Monitor: m}} }
+	v := NewTree(
+		monitor(&pb.Monitor{Name: "page", Use: "http", Send: proto.String("GET /a"), Interval: proto.Uint32(7), Args: []string{"x", "y"}}),
+		monitor(&pb.Monitor{Name: "other", Use: "page", Send: proto.String("GET /b"), Args: []string{"z"}}),
+		monitor(&pb.Monitor{Name: "circle", Use: "circle"}), monitor(&pb.Monitor{Name: "lost", Use: "nothing"}),
+	)
+	m, template := MonitorSettings(v, "other")
+	if template != "http" || m.GetSend() != "GET /b" || m.GetInterval() != 7 || m.GetTimeout() != 16 || strings.Join(m.GetArgs(), " ") != "z" {
+		t.Errorf("%s: %v", template, m)
+	}
+	for _, name := range []string{"circle", "lost", "nothing"} {
+		if _, template := MonitorSettings(v, name); template != "" {
+			t.Errorf("%s: template %q", name, template)
+		}
+	}
+	if _, template := MonitorSettings(v, "https_443"); template != "https" {
+		t.Errorf("https_443: template %q", template)
 	}
 }
