@@ -3,6 +3,7 @@ package pool
 import (
 	"net/netip"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,8 +88,13 @@ func TestHealthsForget(t *testing.T) {
 func TestPassive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Healths
+		var mu sync.Mutex
 		var told []bool
-		h.Marked = func(_ netip.AddrPort, down bool) { told = append(told, down) }
+		h.Marked = func(_ netip.AddrPort, down bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, down)
+		}
 		health := h.Of(netip.MustParseAddrPort("10.1.1.1:80"))
 		m := Member{health: health, passive: true}
 		deaf := Member{health: health}
@@ -121,9 +127,10 @@ func TestPassive(t *testing.T) {
 		health.accepted()
 		health.refused()
 		want(Unchecked)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(told) != 4 || !told[0] || told[1] || !told[2] || told[3] {
 			t.Errorf("told %v", told)
 		}
-		time.Sleep(time.Minute)
 	})
 }
