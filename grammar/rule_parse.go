@@ -92,7 +92,7 @@ func (l ruleTokens) pools() ([]*rulePool, error) {
 		name, err := l.word()
 		if err != nil {
 			l.LoadCheckpoint(mark)
-			return pools, nil
+			return pools, nil //nolint:nilerr // a pool without a name is for the next alternative
 		}
 		p := &rulePool{Name: name}
 		if _, ok := l.take("weight"); ok {

@@ -41,7 +41,6 @@ type conn struct {
 	most    int
 	out     [2][]byte
 	outOf   *pipe         // what the write in progress sends instead
-	peer    *sockaddr     // of the connect in progress
 	short   bool          // reads take little at a time
 	sends   uint8         // successful sends, up to 2
 	opened  instant       // when connecting began

@@ -286,7 +286,7 @@ func (l *UDPListener) forward(f *udpFlow, first, end int) {
 		switch errno {
 		case 0:
 			for i := first; i < first+n; i++ {
-				f.in += uint64(w.in.parts[i].Len)
+				f.in += w.in.parts[i].Len
 			}
 			first += n
 		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM, unix.EMSGSIZE, unix.EPERM, unix.EACCES:

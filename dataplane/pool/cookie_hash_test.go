@@ -71,8 +71,8 @@ func TestHash(t *testing.T) {
 		away := map[string]int{}
 		for n := range 200 {
 			got := ask(t, b.pools["web"], request(session(n)))
-			switch {
-			case home[n] == s2:
+			switch home[n] {
+			case s2:
 				away[got]++
 				b.want(ask(t, b.pools["web"], request(session(n))), got)
 			default:

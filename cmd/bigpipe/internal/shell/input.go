@@ -87,7 +87,7 @@ func (in *input) keys() ([]byte, error) {
 			return nil, err
 		}
 		if err != nil || len(keys) >= longestPaste {
-			return keys, nil
+			return keys, nil //nolint:nilerr // what was read comes first, the error with the next call
 		}
 	}
 }
