@@ -32,6 +32,7 @@ func seeds(f *testing.F) {
 		"pool p { persist = findstr ( http_uri , \"a\\\\\" ) }", "# only a comment", "\uFEFFlb rr", "lb rr \\", "pool p { member [::1]:80 }",
 		"monitor m { // x\n}", "node *:80 monitor use http and tcp", "persist 80 show", "ratio { } 1", "vip 1.1.1.1:1 use pool a weight 1 pool b",
 		"vip 192.0.2.1:80 define persist_mode", "vip 192.0.2.1:80 { define member special ssl define }",
+		"vlan v { a\r\r\n b \\\r\r\n c \\\r\n d }",
 		"global cookie_key a \"b c\" map_proxy 10.0.0.0/8 to 1.2.3.4",
 	} {
 		f.Add(text)

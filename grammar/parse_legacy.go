@@ -41,7 +41,7 @@ func (cl *clause) legacy(word *statementWord) {
 
 // keep keeps the statement whole and warns of what is not known in it; nil where no row describes the statement.
 func (cl *clause) keep(why *pb.Diagnostic) {
-	text := strings.ReplaceAll(cl.p.textOf(cl.span), "\r\n", "\n")
+	text := withoutReturns(cl.p.textOf(cl.span))
 	kept := &pb.Kept{Meta: &pb.Meta{Position: cl.p.startOf(cl.span.first), Comments: cl.outside}, Keyword: cl.keyword.Value, Text: text}
 	st := cl.emit(ActionKeep, KindKept, "", lexer.Token{})
 	st.Object = &pb.Object{Kind: &pb.Object_Kept{Kept: kept}}
@@ -55,6 +55,22 @@ func (cl *clause) keep(why *pb.Diagnostic) {
 	}
 	at := place{line: why.GetPosition().GetLine(), col: why.GetPosition().GetColumn(), length: why.GetLength()}
 	cl.p.faults.warn(at, CodeKept, "%s", message)
+}
+
+// withoutReturns takes the carriage returns from the ends of lines. A backslash before several does not join the lines, and does not
+// afterwards.
+func withoutReturns(text string) string {
+	if !strings.Contains(text, "\r\n") {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines[:len(lines)-1] {
+		lines[i] = strings.TrimRight(line, "\r")
+		if strings.HasSuffix(lines[i], `\`) && len(line)-len(lines[i]) > 1 {
+			lines[i] += " "
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // whole keeps a statement of which no row describes the words; KEYWORD show prints what is kept.
