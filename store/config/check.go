@@ -27,6 +27,10 @@ const (
 	CodeLimit = "limit"
 )
 
+// maxCompared is how many names are compared with undefined ones, so that a large configuration has no suggestions for all of many
+// faults.
+const maxCompared = 200_000
+
 // MaxObjects is how many objects a configuration may hold.
 const MaxObjects = 65536
 
@@ -87,8 +91,8 @@ type checker struct {
 	deleted  map[string]bool
 	all      bool
 	findings []Finding
-	// suggested counts the suggestions made: they are searched for among all names.
-	suggested int
+	// suggested counts the suggestions made, compared the names among which they were searched for.
+	suggested, compared int
 	// reached holds the pools that virtual servers reach, lacking the nodes that one of two lacks, by what they use.
 	reached map[string][]*pb.Pool
 	lacking map[string]string
@@ -268,8 +272,9 @@ func (c *checker) refer(from string, at *spot, to string) {
 	}
 	d := c.fault(from, at, CodeUndefined, "%s: %s %q not found", Title(from), kindTitle(kind), name)
 	c.findings[len(c.findings)-1].Name = name
-	if c.suggested < 50 {
+	if c.suggested < 50 && c.compared < maxCompared {
 		c.suggested++
+		c.compared += c.view.Len(kind)
 		d.Suggestion = Nearest(c.view, kind, name)
 	}
 }

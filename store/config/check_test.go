@@ -492,3 +492,24 @@ func TestCheckLegacy(t *testing.T) {
 		t.Errorf("a monitor that is in use: %v", ds)
 	}
 }
+
+// TestManySuggestions: among many names the first undefined ones are searched for, and the others are faults all the same.
+func TestManySuggestions(t *testing.T) {
+	var objects []*pb.Object
+	for i := range 10000 {
+		objects = append(objects, &pb.Object{Kind: &pb.Object_Pool{Pool: &pb.Pool{Name: fmt.Sprintf("pool_%05d", i)}}})
+	}
+	for i := range 100 {
+		objects = append(objects, virtualOf(uint32(i), &pb.VirtualServer{Address: fmt.Sprintf("10.0.0.%d:80", i)}, "poool_00001"))
+	}
+	suggested := 0
+	faults := Validate(NewTree(objects...), nil)
+	for _, d := range faults {
+		if d.GetSuggestion() == "pool_00001" {
+			suggested++
+		}
+	}
+	if len(faults) != 100 || suggested != maxCompared/10000 {
+		t.Errorf("%d faults, %d with a suggestion", len(faults), suggested)
+	}
+}
