@@ -87,6 +87,15 @@ func (m Mode) ByNode() bool {
 	return false
 }
 
+// Measures reports whether the mode asks members' meters.
+func (m Mode) Measures() bool {
+	switch m {
+	case LeastConn, LeastConnMember, Fastest, FastestAppResp, Observed, ObservedMember, Predictive, PredictiveMember, Response, Bandwidth:
+		return true
+	}
+	return false
+}
+
 // Timed reports whether the mode looks at the time that members take to answer.
 func (m Mode) Timed() bool { return m == Fastest || m == FastestAppResp || m == Response }
 

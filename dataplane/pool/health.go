@@ -3,6 +3,7 @@ package pool
 import (
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,12 +109,28 @@ type Healths struct {
 
 	mu    sync.Mutex
 	known map[netip.Addr]*machine
+	gone  func(netip.AddrPort) // forget, made once
 }
 
 // machine is a node address with the members on it. A member that no pool has any more leaves.
 type machine struct {
 	state   State
-	members map[uint16]weak.Pointer[Health]
+	members []memberHealth // few, so a map would take more memory than it saves time
+}
+
+type memberHealth struct {
+	port   uint16
+	health weak.Pointer[Health]
+}
+
+// find returns where the member with a port is, -1 if it is not there, and its health, nil if nobody holds it any more.
+func (m *machine) find(port uint16) (place int, health *Health) {
+	for i := range m.members {
+		if m.members[i].port == port {
+			return i, m.members[i].health.Value()
+		}
+	}
+	return -1, nil
 }
 
 // Of returns the health of a member, the same for as long as anybody holds it.
@@ -125,13 +142,21 @@ func (h *Healths) Of(member netip.AddrPort) *Health {
 
 func (h *Healths) of(member netip.AddrPort) *Health {
 	m := h.machine(member.Addr())
-	if known := m.members[member.Port()].Value(); known != nil {
+	place, known := m.find(member.Port())
+	if known != nil {
 		return known
 	}
 	health := &Health{told: h.Marked, member: member}
 	health.set(&health.address, m.state)
-	m.members[member.Port()] = weak.Make(health)
-	runtime.AddCleanup(health, h.forget, member)
+	if place < 0 {
+		m.members = append(m.members, memberHealth{port: member.Port(), health: weak.Make(health)})
+	} else { // it is gone, and not yet forgotten
+		m.members[place].health = weak.Make(health)
+	}
+	if h.gone == nil {
+		h.gone = h.forget
+	}
+	runtime.AddCleanup(health, h.gone, member)
 	return health
 }
 
@@ -141,7 +166,7 @@ func (h *Healths) machine(addr netip.Addr) *machine {
 		if h.known == nil {
 			h.known = map[netip.Addr]*machine{}
 		}
-		m = &machine{members: map[uint16]weak.Pointer[Health]{}}
+		m = &machine{}
 		h.known[addr] = m
 	}
 	return m
@@ -152,8 +177,11 @@ func (h *Healths) forget(member netip.AddrPort) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.known[member.Addr()]
-	if m != nil && m.members[member.Port()].Value() == nil {
-		delete(m.members, member.Port())
+	if m == nil {
+		return
+	}
+	if place, health := m.find(member.Port()); place >= 0 && health == nil {
+		m.members = slices.Delete(m.members, place, place+1)
 		h.tidy(member.Addr(), m)
 	}
 }
@@ -179,7 +207,7 @@ func (h *Healths) SetAddress(addr netip.Addr, s State) {
 	m := h.machine(addr)
 	m.state = s
 	for _, member := range m.members {
-		if health := member.Value(); health != nil {
+		if health := member.health.Value(); health != nil {
 			health.set(&health.address, s)
 		}
 	}

@@ -179,8 +179,13 @@ func lbMode(c *pb.Pool, env *Env) (balance.Mode, []string) {
 	return mode, nil
 }
 
+// fewMembers is up to how many members are found by looking at each, which a map of 330 bytes for four does no faster.
+const fewMembers = 8
+
 func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons []string) {
-	p.byAddr = make(map[netip.AddrPort]*Member, len(pool.GetMembers()))
+	if len(pool.GetMembers()) > fewMembers {
+		p.byAddr = make(map[netip.AddrPort]*Member, len(pool.GetMembers()))
+	}
 	for _, c := range pool.GetMembers() {
 		addr, err := netip.ParseAddrPort(c.GetAddress())
 		if err != nil {
@@ -188,7 +193,7 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 			continue
 		}
 		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-		if p.byAddr[addr] != nil {
+		if p.Member(addr) != nil {
 			continue
 		}
 		m := &Member{Addr: addr, Ratio: ratioOf(c, env, p.mode), Priority: c.GetPriority(), index: len(p.members)}
@@ -212,7 +217,9 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 			m.counters = NewCounters()
 		}
 		p.members = append(p.members, m)
-		p.byAddr[addr] = m
+		if p.byAddr != nil {
+			p.byAddr[addr] = m
+		}
 	}
 	return reasons
 }
@@ -236,7 +243,10 @@ func lowest(a, b uint32) uint32 {
 func (p *Pool) weights() []balance.Member {
 	list := make([]balance.Member, len(p.members))
 	for i, m := range p.members {
-		list[i] = balance.Member{Name: m.Addr.String(), Weight: m.Ratio, Addr: m.Addr, Meter: p.meter(m)}
+		list[i] = balance.Member{Name: m.Addr.String(), Weight: m.Ratio, Addr: m.Addr}
+		if p.mode.Measures() {
+			list[i].Meter = p.meter(m)
+		}
 	}
 	return list
 }
@@ -257,12 +267,20 @@ func (p *Pool) Member(addr netip.AddrPort) *Member {
 	if p == nil {
 		return nil
 	}
-	return p.byAddr[addr]
+	if p.byAddr != nil {
+		return p.byAddr[addr]
+	}
+	for _, m := range p.members {
+		if m.Addr == addr {
+			return m
+		}
+	}
+	return nil
 }
 
 // find finds a member for the cookie reader.
 func (p *Pool) find(addr netip.AddrPort) (index int, epoch uint64, ok bool) {
-	if m := p.byAddr[addr]; m != nil {
+	if m := p.Member(addr); m != nil {
 		return m.index, m.epoch, true
 	}
 	return 0, 0, false

@@ -245,7 +245,7 @@ func (n *recordNote) release() {
 func (p *Pool) match(n *recordNote) *Member {
 	node := n.binding.Node
 	if n.binding.Pool == n.method.policy.Pool {
-		return p.byAddr[node]
+		return p.Member(node)
 	}
 	return p.atNode(node, n.virtualPort)
 }

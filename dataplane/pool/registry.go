@@ -34,6 +34,7 @@ func (g *Gauge) full(limit uint32) bool { return limit > 0 && g.Current() >= uin
 type Registry[K comparable, V any] struct {
 	mu   sync.Mutex
 	held map[K]weak.Pointer[V]
+	gone func(K) // forget, made once
 }
 
 // Of returns the value of a key: that which somebody holds, else a new one.
@@ -44,11 +45,11 @@ func (r *Registry[K, V]) Of(key K) *V {
 		return v
 	}
 	if r.held == nil {
-		r.held = map[K]weak.Pointer[V]{}
+		r.held, r.gone = map[K]weak.Pointer[V]{}, r.forget
 	}
 	v := new(V)
 	r.held[key] = weak.Make(v)
-	runtime.AddCleanup(v, r.forget, key)
+	runtime.AddCleanup(v, r.gone, key)
 	return v
 }
 
