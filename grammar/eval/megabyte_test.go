@@ -125,12 +125,12 @@ func BenchmarkMegabyte(b *testing.B) {
 	}
 }
 
-// TestLargeText: an eighth of a megabyte of each takes at most a second of processor time, which is several times what it needs, so
+// TestLargeText: an eighth of a megabyte of each (a quarter of that under the race detector, which takes five times as long) takes at most a second of processor time, which is several times what it needs, so
 // that nothing takes time that grows faster than the text. The time is that of the whole process, the best of three.
 func TestLargeText(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(largeTexts)) {
 		t.Run(name, func(t *testing.T) {
-			text := largeTexts[name].of(1 << 17)
+			text := largeTexts[name].of(largeSize)
 			for _, mode := range []Mode{ModeLoad, ModeCommand} {
 				best := time.Hour
 				for range 3 {
