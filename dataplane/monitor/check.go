@@ -58,12 +58,13 @@ type check struct {
 	probe Probe
 	nodes []*node // that it says something of
 
-	state    pool.State // Checking, Up or Down
-	reason   string     // why it is not up
-	success  time.Time  // the last one; at first when the check began
-	next     time.Time  // when to start again
-	rhythm   time.Time  // where the second start is; zero afterwards
-	waits    time.Time  // since when it waits for a place in its lane; zero: it does not
+	took     time.Duration // average of how long answers take; zero: not known
+	state    pool.State    // Checking, Up or Down
+	reason   string        // why it is not up
+	success  time.Time     // the last one; at first when the check began
+	next     time.Time     // when to start again
+	rhythm   time.Time     // where the second start is; zero afterwards
+	waits    time.Time     // since when it waits for a place in its lane; zero: it does not
 	inflight int
 	gone     bool
 	place    int   // in the queue; -1: in none
@@ -73,6 +74,11 @@ type check struct {
 // overlap is how many probes of one check there may be at a time: while one waits for an answer that does not come, another may
 // find out that the next connection works.
 const overlap = 2
+
+// measures reports whether the time of a success is that of an answer: not where a program runs, or silence will do.
+func (s *Spec) measures() bool {
+	return s.Kind != External && (s.Kind != UDP || s.Recv != "")
+}
 
 // most is how many probes of the check there may be.
 func (c *check) most() int {

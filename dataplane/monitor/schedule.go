@@ -46,6 +46,7 @@ type start struct {
 	check    *check
 	probe    Probe
 	deadline time.Time
+	began    time.Time
 	lane     int
 }
 
@@ -85,6 +86,7 @@ func (s *Set) visit() time.Duration {
 	s.mu.Unlock()
 	s.tell(changed)
 	for _, st := range starts {
+		st.began = time.Now()
 		st.probe.Start(st.deadline, func(err error) { s.result(st, err) })
 	}
 	return pause
@@ -141,6 +143,7 @@ func (s *Set) result(st start, err error) {
 			s.spreadWord(c, now, &changed)
 		}
 		if err == nil {
+			c.answered(now.Sub(st.began))
 			retried = c.marked()
 		}
 		s.queue.put(c)
@@ -154,6 +157,31 @@ func (s *Set) result(st start, err error) {
 	if look {
 		s.hurry()
 	}
+}
+
+// answered notes how long an answer took.
+func (c *check) answered(took time.Duration) {
+	if !c.spec.measures() {
+		return
+	}
+	c.took = pool.Average(c.took, took)
+	for _, n := range c.nodes {
+		n.measure()
+	}
+}
+
+// measure tells the member how long its monitors wait for answers: as long as for the slowest of them.
+func (n *node) measure() {
+	if n.health == nil {
+		return
+	}
+	slowest := time.Duration(0)
+	for _, c := range n.checks {
+		if c != nil {
+			slowest = max(slowest, c.took)
+		}
+	}
+	n.health.SetProbed(slowest)
 }
 
 // marked returns the members that traffic had marked down, and that all their monitors find up.

@@ -187,6 +187,7 @@ func (s *Set) apply(wanted *Node, now time.Time, changed *[]Transition) {
 		}
 	}
 	s.settle(n, now, changed)
+	n.measure()
 	if len(n.Instances) == 0 {
 		delete(s.nodes, n.Addr)
 	}
@@ -210,7 +211,7 @@ func (s *Set) join(n *node, in *Instance, now time.Time) *check {
 			c.rhythm = c.next.Add(beat + time.Duration(s.spread*float64(in.Spec.Interval)))
 			s.checks[k] = c
 		} else {
-			c.next = now
+			c.next, c.took = now, 0
 		}
 		c.spec, c.probe, c.success = in.Spec, probe, now
 	}

@@ -518,3 +518,58 @@ func TestAfter(t *testing.T) {
 		<-more
 	})
 }
+
+// TestAnswerTimes: rule M-6: the time of a reply is that of the slowest monitor of a member, averaged; what waits for silence, or runs
+// a program, measures none.
+func TestAnswerTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := &pool.Healths{}, newScripted()
+		s := newTestSet(p, Options{Health: h})
+		defer s.Close()
+		node, slow := "10.1.1.1:80", "10.9.9.9:80"
+		p.set(at(node), 20*time.Millisecond, nil)
+		p.set(at(slow), 40*time.Millisecond, nil)
+		s.Apply([]Node{checked(node, "tcp"), checked("10.1.1.2:80", "tcp"), looking(checked("10.1.1.3:80", "tcp", "aside"), slow)})
+		p.set(at("10.1.1.2:80"), time.Second, errRefused)
+		wantTime := func(node string, want time.Duration) {
+			t.Helper()
+			if got := h.Of(at(node)).Probed(); got != want {
+				t.Errorf("%s answers in %s, want %s", node, got, want)
+			}
+		}
+		time.Sleep(6 * time.Second)
+		wantTime(node, 20*time.Millisecond)
+		wantTime("10.1.1.2:80", 0)
+		wantTime("10.1.1.3:80", 40*time.Millisecond)
+		before := len(p.startsOf(at(node)))
+		p.set(at(node), 60*time.Millisecond, nil)
+		time.Sleep(5 * time.Second)
+		if n := len(p.startsOf(at(node))) - before; n != 1 {
+			t.Fatalf("%d checks", n)
+		}
+		wantTime(node, 30*time.Millisecond) // a new one counts a quarter
+		p.set(at(node), time.Second, errRefused)
+		time.Sleep(5 * time.Second)
+		wantTime(node, 30*time.Millisecond)
+
+		n := checked("10.1.1.3:80", "tcp", "aside")
+		n.Instances[1].Spec.Kind = UDP
+		s.Apply([]Node{checked(node), n})
+		wantTime(node, 0) // nothing monitors it any more
+		p.set(at("10.1.1.3:80"), time.Second, nil)
+		time.Sleep(10 * time.Second)
+		if got := h.Of(at("10.1.1.3:80")).Probed(); got < 200*time.Millisecond { // of tcp alone
+			t.Errorf("it answers in %s", got)
+		}
+	})
+	for want, list := range map[bool][]Spec{
+		true:  {{Kind: TCP}, {Kind: HTTP}, {Kind: HTTPS}, {Kind: Echo}, {Kind: ICMP}, {Kind: UDP, Recv: "."}},
+		false: {{Kind: UDP}, {Kind: UDP, Send: "x"}, {Kind: External}},
+	} {
+		for _, spec := range list {
+			if spec.measures() != want {
+				t.Errorf("%+v measures: %t", spec, !want)
+			}
+		}
+	}
+}

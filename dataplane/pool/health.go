@@ -23,6 +23,7 @@ type Health struct {
 	// word is the state that monitors found; passiveBit is set while traffic has marked the member down.
 	word atomic.Uint32
 
+	probed   atomic.Int64                           // see Probed
 	failures atomic.Uint32                          // of traffic, one after the other
 	told     func(member netip.AddrPort, down bool) // of marks; nil: nobody
 	member   netip.AddrPort
@@ -58,6 +59,12 @@ func combined(service, address State) State {
 	}
 	return service
 }
+
+// Probed is the time in which the member lately answered its monitors; zero is not known.
+func (h *Health) Probed() time.Duration { return time.Duration(h.probed.Load()) }
+
+// SetProbed says what monitors measured; zero is nothing.
+func (h *Health) SetProbed(took time.Duration) { h.probed.Store(int64(took)) }
 
 // Marked reports whether traffic has marked the member down.
 func (h *Health) Marked() bool { return h.word.Load()&passiveBit != 0 }

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"net/netip"
-	"time"
 
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
@@ -98,9 +97,8 @@ type Member struct {
 	health   *Health
 	passive  bool // failed traffic marks it down
 	node     *Node
-	probed   func() time.Duration // what monitors measured; nil: traffic is
-	cookie   []byte               // the value that names the member
-	epoch    uint64               // of the member; encrypted cookies hold it
+	cookie   []byte // the value that names the member
+	epoch    uint64 // of the member; encrypted cookies hold it
 }
 
 // State returns the member's state now. What the operator said stands above what monitors found.

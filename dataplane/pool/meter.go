@@ -21,12 +21,18 @@ type timing struct {
 }
 
 func (t *timing) add(took time.Duration, now time.Time) {
-	took = max(took, 1)
-	if old := t.average.Load(); old > 0 {
-		took = time.Duration(old) + (took-time.Duration(old))/4
-	}
-	t.average.Store(int64(max(took, 1)))
+	t.average.Store(int64(Average(time.Duration(t.average.Load()), took)))
 	t.last.Store(now.UnixNano())
+}
+
+// Average is a moving average of times: what a new one makes of that before it, of which it counts a quarter (rule M-6). Zero is
+// none before; the result is never zero.
+func Average(before, took time.Duration) time.Duration {
+	took = max(took, 1)
+	if before > 0 {
+		took = max(before+(took-before)/4, 1)
+	}
+	return took
 }
 
 // within returns the average, or zero when it is older than idle; zero idle is any age.
@@ -42,6 +48,7 @@ type meter struct {
 	m      *Member
 	byNode bool
 	idle   time.Duration // how long a measured time counts; zero: for ever
+	probed bool          // what monitors measured comes before what traffic did (rule M-6)
 }
 
 var _ balance.Meter = meter{}
@@ -54,13 +61,18 @@ func (t meter) Open() uint64 {
 }
 
 func (t meter) Took() time.Duration {
-	switch {
-	case t.m.probed != nil:
-		return t.m.probed()
-	case t.byNode:
-		return t.m.node.timing.within(t.idle)
+	probed := t.m.health.Probed()
+	if t.probed && probed > 0 {
+		return probed
 	}
-	return t.m.counters.timing.within(t.idle)
+	timing := &t.m.counters.timing
+	if t.byNode {
+		timing = &t.m.node.timing
+	}
+	if took := timing.within(t.idle); took > 0 {
+		return took
+	}
+	return probed
 }
 
 func (t meter) Octets() uint64 {

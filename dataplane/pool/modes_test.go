@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -158,15 +157,27 @@ func TestTimed(t *testing.T) {
 	t.Run("A-T21_response_by_monitors", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			probed := map[string]time.Duration{n1 + ":80": 20 * time.Millisecond, n2 + ":80": 40 * time.Millisecond}
-			b.env.Probed = func(member netip.AddrPort) func() time.Duration {
-				return func() time.Duration { return probed[member.String()] }
-			}
-			b.set(inMode("p", pb.LbMode_LB_MODE_RESPONSE, n1+":80", n2+":80"))
+			b.env.Health = &Healths{}
+			p := b.set(inMode("p", pb.LbMode_LB_MODE_RESPONSE, n1+":80", n2+":80"))
+			p.Member(at(n1 + ":80")).health.SetProbed(20 * time.Millisecond)
+			p.Member(at(n2 + ":80")).health.SetProbed(40 * time.Millisecond)
+			serve(t, b, map[string]time.Duration{n1: time.Second, n2: time.Millisecond}, 10) // says nothing
 			if n := strings.Count(b.visits("p", 300), "1"); n != 200 {
 				t.Errorf("%d of 300, want 200", n)
 			}
 		})
+	})
+	t.Run("fastest_by_monitors_until_traffic_is_measured", func(t *testing.T) {
+		for _, mode := range []pb.LbMode{pb.LbMode_LB_MODE_FASTEST, pb.LbMode_LB_MODE_FASTEST_APP_RESP} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.env.Health = &Healths{}
+				p := b.set(inMode("p", mode, n1+":80", n2+":80"))
+				p.Member(at(n1 + ":80")).health.SetProbed(20 * time.Millisecond)
+				p.Member(at(n2 + ":80")).health.SetProbed(10 * time.Millisecond)
+				b.want(serve(t, b, map[string]time.Duration{n1: 15 * time.Millisecond, n2: 40 * time.Millisecond}, 6), "211111")
+			})
+		}
 	})
 	t.Run("A-T22_bandwidth", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

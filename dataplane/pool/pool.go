@@ -32,9 +32,6 @@ type Env struct {
 	Health *Healths
 	// Nodes holds what members of one node address share, whatever pool they are in. Nil: nothing.
 	Nodes *Nodes
-	// Probed returns how monitors tell the time in which a member lately answered, zero for not known; nil where none
-	// checks it. A nil Probed is that for all.
-	Probed func(member netip.AddrPort) func() time.Duration
 	// Keys encrypt cookies; nil: there are none.
 	Keys *cookie.Ring
 	// Now is the wall clock; nil is the system's.
@@ -200,9 +197,6 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 		m.Limit = lowest(c.GetLimit(), env.View.Get("node/"+addr.String()).GetNode().GetLimit())
 		m.NodeLimit = env.View.Get("node/" + addr.Addr().String()).GetNode().GetLimit()
 		m.node = env.node(addr.Addr())
-		if env.Probed != nil {
-			m.probed = env.Probed(addr)
-		}
 		m.state = OperatorState(env.View, c.GetAddress())
 		if m.Dial, err = env.dial(addr); err != nil {
 			m.state = Down
@@ -252,11 +246,10 @@ func (p *Pool) weights() []balance.Member {
 }
 
 func (p *Pool) meter(m *Member) balance.Meter {
-	t := meter{m: m, byNode: p.mode.ByNode()}
-	if p.mode != balance.Response {
-		t.idle = p.maxIdle
+	if p.mode == balance.Response {
+		return meter{m: m, probed: true}
 	}
-	return t
+	return meter{m: m, byNode: p.mode.ByNode(), idle: p.maxIdle}
 }
 
 // Members returns the members in configured order; not to be changed.
