@@ -33,14 +33,14 @@ const (
 	// doorBatch is how many listeners are looked at before the kernel is asked again.
 	doorBatch = 64
 	// acceptBatch is how many connections one listener accepts before others have their turn.
-	acceptBatch = 64
+	acceptBatch = 32
 )
 
 // start opens the descriptors, the first time.
-func (ds *doors) start() error {
+func (ds *doors) start(polls *polls) error {
 	ds.once.Do(func() {
 		for range runtime.GOMAXPROCS(0) {
-			if ds.err = ds.open(); ds.err != nil {
+			if ds.err = ds.open(polls); ds.err != nil {
 				return
 			}
 		}
@@ -48,7 +48,7 @@ func (ds *doors) start() error {
 	return ds.err
 }
 
-func (ds *doors) open() error {
+func (ds *doors) open(polls *polls) error {
 	d := &door{listeners: map[int]*Listener{}}
 	file, err := newEpoll()
 	if err != nil {
@@ -68,7 +68,7 @@ func (ds *doors) open() error {
 	ds.running.Go(func() {
 		// It returns when the file is closed.
 		_ = raw.Read(func(uintptr) bool {
-			d.dispatch()
+			d.dispatch(polls)
 			return false
 		})
 	})
@@ -118,7 +118,7 @@ func (d *door) find(fd int) *Listener {
 }
 
 // dispatch lets listeners accept until no more of them have connections that wait.
-func (d *door) dispatch() {
+func (d *door) dispatch(polls *polls) {
 	for {
 		n, errno := epollWait(d.fd, d.events[:])
 		if errno != 0 && errno != unix.EINTR {
@@ -133,7 +133,7 @@ func (d *door) dispatch() {
 		if !again {
 			return
 		}
-		runtime.Gosched() // others want the thread, too
+		polls.giveWay()
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 // bufferSize is the size of pooled buffers.
 const bufferSize = 32 * 1024
 
+// smallBuffer is the least memory for what is held while more is waited for.
+const smallBuffer = 256
+
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // buffer holds bytes between being read and being written. It borrows its memory only while it is in use.
@@ -29,18 +32,41 @@ func (b *buffer) discard(n int) { b.r += n }
 // free returns room for more bytes behind those that are held; there is always some.
 func (b *buffer) free() []byte {
 	switch {
-	case b.data == nil:
-		b.pooled = buffers.Get().(*[bufferSize]byte)
-		b.data = b.pooled[:]
+	case b.r == b.w && len(b.data) < bufferSize: // none, or what shrink has left
+		b.borrow()
 	case b.r == b.w:
 		b.r, b.w = 0, 0
-	case b.w == len(b.data) && b.r > 0:
+	case b.w < len(b.data):
+	case b.r > 0:
 		b.w = copy(b.data, b.bytes())
 		b.r = 0
-	case b.w == len(b.data):
+	case len(b.data) < bufferSize:
+		b.borrow()
+	default:
 		b.grow()
 	}
 	return b.data[b.w:]
+}
+
+// borrow moves what is held to memory of the pool, which must be larger.
+func (b *buffer) borrow() {
+	pooled := buffers.Get().(*[bufferSize]byte)
+	n := copy(pooled[:], b.bytes())
+	*b = buffer{pooled: pooled, data: pooled[:], w: n}
+}
+
+// shrink keeps what is held in little memory, and gives the rest back.
+func (b *buffer) shrink() {
+	n := b.len()
+	switch {
+	case n == 0:
+		b.drop()
+	case b.pooled != nil && n <= bufferSize/4:
+		data := make([]byte, max(2*n, smallBuffer))
+		copy(data, b.bytes())
+		b.drop()
+		b.data, b.w = data, n
+	}
 }
 
 // grow makes room for the largest head that is accepted. Nothing needs more: heads are refused before.

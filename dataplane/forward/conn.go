@@ -144,14 +144,15 @@ func (c *conn) fill(b *buffer) error {
 	return c.read()
 }
 
-// fillOrPark is fill, but where it would wait it parks the flow, which is no longer the caller's then.
+// fillOrPark is fill, but where it would wait it parks the flow, which is no longer the caller's then. What b holds is kept in
+// little memory meanwhile.
 func (c *conn) fillOrPark(b *buffer, f *flow) (parked bool, err error) {
 	c.in = b
 	for {
 		if done, err := c.tryRead(); done {
 			return false, err
 		}
-		b.release()
+		b.shrink()
 		if err := c.watch(watchIn); err != nil {
 			return false, err
 		}
@@ -360,6 +361,11 @@ func (c *conn) tryConnect(to *sockaddr) (done bool, err error) {
 	default:
 		return true, errno
 	}
+}
+
+// overdue reports whether somebody waits on the conn beyond a deadline.
+func (c *conn) overdue(now instant) bool {
+	return c.reader.passed(now) && c.reader.waited() || c.writer.passed(now) && c.writer.waited()
 }
 
 // expire wakes who waits on the conn beyond a deadline, or whoever waits. It may be called from any goroutine.

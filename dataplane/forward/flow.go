@@ -28,6 +28,9 @@ type flow struct {
 	idle     atomic.Bool                 // HTTP: no request is in transit
 	parked   waiter                      // waits for the client while no goroutine does
 	asked    bool                        // HTTP: the client has sent something
+	partial  bool                        // HTTP: it is the rest of a head that is waited for
+	parsed   int                         // HTTP: bytes of that head that were looked at
+	fault    error                       // HTTP: why the rest does not come
 	limited  bool                        // counted at its source
 	killed   atomic.Bool                 // to end at once
 
@@ -138,8 +141,9 @@ func (f *flow) describe() Connection {
 	return c
 }
 
-// sweep is called each tick with the table's shard locked. It returns who must be told that its time is over, without the lock.
-func (f *flow) sweep(now instant) *relay {
+// sweep is called each tick with the table's shard locked. It reports whether finish must be called, without the lock, because
+// the time of somebody is over.
+func (f *flow) sweep(now instant) (late bool) {
 	if f.listener.idleOver(now) {
 		f.wakeIdle()
 	}
@@ -148,18 +152,24 @@ func (f *flow) sweep(now instant) *relay {
 	}
 	kill := f.killed.Load()
 	if r := f.client.relay.Load(); r != nil {
-		if kill || f.client.reader.passed(now) {
-			return r
-		}
-		return nil
+		return kill || f.client.reader.passed(now)
 	}
 	if since := instant(f.waiting.Load()); since != 0 && now-since > patience && f.client.gone.Load() {
 		f.killed.Store(true)
 		kill = true
 	}
+	return kill || f.client.overdue(now) || f.watched.Load().overdue(now)
+}
+
+// finish wakes whoever's time is over. The flow may have ended, or begun with something else, since sweep.
+func (f *flow) finish(now instant) {
+	if r := f.client.relay.Load(); r != nil {
+		r.tell(happenedTime)
+		return
+	}
+	kill := f.killed.Load()
 	f.client.expire(now, kill)
 	f.watched.Load().expire(now, kill)
-	return nil
 }
 
 // touch notes progress.

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ const (
 	closing outcome = iota
 	keeping
 	tunneling
+	incomplete // the rest of the request's head is to be waited for
 )
 
 // errGone means that the client is not to be answered.
@@ -94,6 +96,11 @@ func (f *flow) serveHTTP() {
 		next := x.run()
 		x.reset()
 		exchanges.Put(x)
+		if next == incomplete {
+			f.partial = true
+			continue
+		}
+		f.partial, f.parsed = false, 0
 		f.count(1)
 		switch next {
 		case closing:
@@ -130,6 +137,9 @@ const (
 // running; a connection that never sends any is closed without a word. An empty line, which some clients send after a body, is
 // taken and begins nothing. While the flow is idle awaitRequest goes on where it was.
 func (f *flow) awaitRequest() arrival {
+	if f.partial {
+		return f.awaitRest()
+	}
 	if !f.idle.Load() {
 		f.lead = leadNone
 		f.skipEmptyLine()
@@ -160,6 +170,28 @@ func (f *flow) awaitRequest() arrival {
 	}
 	f.asked = true
 	return arrivalNow
+}
+
+// parseStep is how many bytes of a head are looked at again at the latest, though no line has ended.
+const parseStep = 1024
+
+// awaitRest waits for more of a request's head, until there is something new to be judged: the end of a line, or many bytes. So
+// neither memory nor a goroutine nor much work is spent on a client that sends a byte now and then.
+func (f *flow) awaitRest() arrival {
+	for {
+		switch parked, err := f.client.fillOrPark(&f.in, f); {
+		case parked:
+			return arrivalLater
+		case err != nil:
+			f.fault = err
+			return arrivalNow
+		}
+		f.touch()
+		news := f.in.bytes()[f.parsed:]
+		if len(news) >= parseStep || bytes.IndexByte(news, '\n') >= 0 {
+			return arrivalNow
+		}
+	}
 }
 
 // lead is what came before a request.
@@ -196,10 +228,14 @@ func (f *flow) wakeIdle() {
 	}
 }
 
-// run serves one request. Its first bytes are in flow.in.
+// run serves one request, unless the rest of its head is still to come. Its first bytes are in flow.in.
 func (x *exchange) run() outcome {
-	if err := x.readHead(); err != nil {
+	complete, err := x.readHead()
+	switch {
+	case err != nil:
 		return x.fail(err)
+	case !complete:
+		return incomplete
 	}
 	if err := x.arrange(); err != nil {
 		return x.fail(err)
@@ -224,32 +260,29 @@ func (x *exchange) run() outcome {
 }
 
 // readHead reads the request's head, and judges what of the body came with it.
-func (x *exchange) readHead() error {
+func (x *exchange) readHead() (complete bool, err error) {
 	f := x.f
 	switch f.lead {
 	case leadLine:
 		x.request.SkippedEmptyLine()
 	case leadStray:
-		return errStray
+		return false, errStray
 	}
-	for {
-		n, err := x.request.Parse(f.in.bytes())
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			x.head, x.used, x.asked = n, n, x.request.Asked()
-			x.request.StartBody(&x.up)
-			return x.up.Check(f.in.bytes()[n:])
-		}
-		err = f.client.fill(&f.in)
-		switch {
-		case errors.Is(err, errTimeout) && !f.listener.idleOver(f.client.clock.now()):
-			return errHeaderTime
-		case err != nil:
-			return errGone
-		}
+	n, err := x.request.Parse(f.in.bytes())
+	switch {
+	case err != nil:
+		return false, err
+	case n > 0:
+		x.head, x.used, x.asked = n, n, x.request.Asked()
+		x.request.StartBody(&x.up)
+		return true, x.up.Check(f.in.bytes()[n:])
+	case errors.Is(f.fault, errTimeout) && !f.listener.idleOver(f.client.clock.now()):
+		return false, errHeaderTime
+	case f.fault != nil:
+		return false, errGone
 	}
+	f.parsed = f.in.len()
+	return false, nil
 }
 
 // arrange connects to the member that answers. Without PerRequest one decision serves the client's whole connection,

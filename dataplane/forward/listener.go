@@ -70,7 +70,7 @@ func ListenOn(t *Table, file *os.File, s Settings) (*Listener, error) {
 func newListener(t *Table, fd int, s Settings) (*Listener, error) {
 	l := &Listener{table: t, fd: fd, addr: localAddr(fd)}
 	l.settings.Store(s.withDefaults())
-	if err := errors.Join(t.polls.start(), t.doors.start()); err != nil {
+	if err := errors.Join(t.polls.start(), t.doors.start(&l.table.polls)); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("listen: %w", err)
 	}

@@ -154,11 +154,15 @@ const patience = instant(time.Second)
 // countTicks is after how many ticks bytes are counted that are moving.
 const countTicks = 10
 
+// finishBatch is how many connections are told that their time is over before others are served: those that began together also
+// end together, each with an answer and a close.
+const finishBatch = 16
+
 func (t *Table) run() {
 	defer close(t.done)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	var late []*relay
+	var late []*flow
 	for ticks := 1; ; ticks++ {
 		select {
 		case <-t.stop:
@@ -169,16 +173,20 @@ func (t *Table) run() {
 		for i := range t.shards {
 			late = late[:0]
 			t.each(i, func(f *flow) {
-				if r := f.sweep(now); r != nil {
-					late = append(late, r)
+				if f.sweep(now) {
+					late = append(late, f)
 				}
 				if ticks%countTicks == 0 {
 					f.countMoved()
 				}
 			})
-			for i, r := range late {
-				r.tell(happenedTime)
+			for i, f := range late {
+				f.finish(now)
 				late[i] = nil
+				if i%finishBatch == finishBatch-1 {
+					t.polls.giveWay()
+					now = t.clock.update()
+				}
 			}
 		}
 		t.workers.dismiss(now - workerRest)

@@ -99,6 +99,12 @@ func (s *side) hurry() {
 	}
 }
 
+// waited reports whether anybody waits.
+func (s *side) waited() bool {
+	n := s.news.Load()
+	return n != nil && n != ready && n != ended
+}
+
 func (w *waiter) wake() {
 	if w.flow != nil {
 		w.flow.listener.table.workers.serve(w.flow)
