@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"bigpipe/dataplane/persist"
@@ -15,7 +16,8 @@ import (
 // recordFilter chooses records: what the table can tell by itself, and the rest.
 type recordFilter struct {
 	table   persist.Filter
-	virtual *string        // the scope's text
+	scope   *string        // its text; nil: all
+	address netip.Addr     // of the scope; the zero value: all
 	kinds   []persist.Kind // empty: all
 }
 
@@ -56,11 +58,9 @@ func newRecordFilter(f *pb.RecordFilter) (*recordFilter, error) {
 		r.table.Pool = persist.PoolIDOf(f.GetPool())
 	}
 	if f != nil && f.Virtual != nil {
-		text := f.GetVirtual()
-		if addr, err := netip.ParseAddrPort(text); err == nil {
-			text = unmapped(addr).String()
+		if err := r.setVirtual(f.GetVirtual()); err != nil {
+			return nil, err
 		}
-		r.virtual = &text
 	}
 	if f != nil && f.Mode != nil {
 		r.kinds = modeKinds[f.GetMode()]
@@ -84,8 +84,37 @@ func parseNode(text string) (netip.AddrPort, error) {
 	return unmapped(node), nil
 }
 
+// setVirtual reads who shares the records: "" all virtual servers, "ADDRESS:*" those of an address, "ADDRESS:PORT" nobody. An
+// "ADDRESS" chooses all records of that address.
+func (f *recordFilter) setVirtual(text string) error {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		f.address = addr.Unmap()
+		return nil
+	}
+	if text == "" {
+		f.scope = &text
+		return nil
+	}
+	address, shared := strings.CutSuffix(text, ":*")
+	if shared {
+		address += ":0"
+	}
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("virtual server %q is not ADDRESS:PORT, ADDRESS:* or ADDRESS", text)
+	}
+	text = unmapped(addr).String()
+	if shared {
+		text = persist.Scope{Addr: addr.Addr().Unmap()}.Virtual()
+	}
+	f.scope = &text
+	return nil
+}
+
 func (f *recordFilter) match(r *persist.Record) bool {
-	return (f.virtual == nil || *f.virtual == r.Key.Scope().Virtual()) &&
+	scope := r.Key.Scope()
+	return (f.scope == nil || *f.scope == scope.Virtual()) &&
+		(!f.address.IsValid() || f.address == scope.Addr) &&
 		(len(f.kinds) == 0 || slices.Contains(f.kinds, r.Key.Kind()))
 }
 
@@ -98,7 +127,7 @@ func (r *runtime) poolNames() map[persist.PoolID]string {
 	return names
 }
 
-// sortedMost is how many records or connections are sorted before they are listed; more come as they are found.
+// sortedMost is how many connections are sorted before they are listed; more come as they are found.
 const sortedMost = 4096
 
 // sortedIfFew lists what a sequence lists, sorted if that is not too much to be held.
@@ -134,13 +163,6 @@ func sortedIfFew[T any](all iter.Seq[T], compare func(a, b T) int) iter.Seq[T] {
 	}
 }
 
-func compareRecords(a, b *pb.Record) int {
-	return cmp.Or(
-		cmp.Compare(a.GetPool(), b.GetPool()), cmp.Compare(a.GetMode(), b.GetMode()), cmp.Compare(a.GetVirtual(), b.GetVirtual()),
-		compareAddresses(a.GetKey(), b.GetKey()), compareAddresses(a.GetNode(), b.GetNode()),
-	)
-}
-
 // compareAddresses compares texts. Addresses, with or without ports, are compared by their numbers and go before other texts.
 func compareAddresses(a, b string) int {
 	at, errA := parseNode(a)
@@ -156,22 +178,29 @@ func compareAddresses(a, b string) int {
 	return 1
 }
 
-// Records lists the persistence records that a filter chooses; nil chooses all. A few thousand are sorted. The error says
-// what is wrong with the filter.
+// Records lists the persistence records that a filter chooses, in the order of their pools' names, modes, virtual servers and
+// keys; nil chooses all. Of a large table a part is held at a time. The error says what is wrong with the filter.
 func (e *Engine) Records(filter *pb.RecordFilter) (iter.Seq[*pb.Record], error) {
 	f, err := newRecordFilter(filter)
 	if err != nil {
 		return nil, err
 	}
-	names := e.running.Load().poolNames()
-	found := func(yield func(*pb.Record) bool) {
+	rt := e.running.Load()
+	names, order := rt.poolNames(), rt.recordOrder()
+	walk := func(yield func(persist.Record) bool) {
 		for r := range e.records.List(f.table) {
-			if f.match(&r) && !yield(recordMessage(&r, names)) {
+			if f.match(&r) && !yield(r) {
 				return
 			}
 		}
 	}
-	return sortedIfFew(found, compareRecords), nil
+	return func(yield func(*pb.Record) bool) {
+		for r := range order.listed(walk, max(pageLeast, e.records.Len()/pages)) {
+			if !yield(recordMessage(r, names)) {
+				return
+			}
+		}
+	}, nil
 }
 
 func recordMessage(r *persist.Record, names map[persist.PoolID]string) *pb.Record {

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,75 +130,79 @@ func (cl *clause) argument(at lexer.Token) (string, lexer.Token, bool) {
 	return unquote(t), t, true
 }
 
-// filter reads [client A] [node N] [virtual V] [mode M] [older S] [pool P].
+// filter reads [client A] [node N] [virtual V] [mode M] [older S] [pool P], each once at most.
 func (cl *clause) filter() (*pb.RecordFilter, bool) {
 	f := &pb.RecordFilter{}
-	words := []string{"client", "node", "virtual", "vip", "mode", "older", "pool"}
-	for !cl.c.done() {
-		at := cl.c.here()
-		if !slices.Contains(words, at.Value) {
-			cl.wrongWord(at, words...)
-			return f, false
-		}
-		cl.c.i++
-		text, t, ok := cl.argument(at)
-		if !ok {
-			return f, false
-		}
-		switch at.Value {
+	ok := cl.pairs([]string{"client", "node", "virtual", "mode", "older", "pool"}, func(word, text string) (fault, suggestion string) {
+		switch word {
 		case "client":
+			text, fault = parseRecordKey(text)
 			f.Client = &text
-		case "node", "virtual", "vip":
-			e, fault, suggestion := parseEndpoint(text)
-			if fault != "" {
-				cl.p.faults.at(t, CodeValue, suggestion, "%s: %s", at.Value, fault)
-				return f, false
-			}
-			address := e.String()
-			if at.Value == "node" {
-				f.Node = &address
-			} else {
-				f.Virtual = &address
-			}
+		case "node":
+			var e endpoint
+			e, fault, suggestion = parseEndpoint(text)
+			f.Node = proto.String(e.String())
+		case "virtual":
+			text, fault, suggestion = parseScope(text)
+			f.Virtual = &text
 		case "pool":
 			f.Pool = &text
 		case "mode":
 			n, ok := pb.ParseEnum(pb.PersistMode(0).Descriptor(), text)
 			if !ok {
 				modes := pb.EnumWords(pb.PersistMode(0).Descriptor())
-				cl.p.faults.at(t, CodeValue, nearest(text, modes), "mode: %q is no persistence mode; it is one of %s", text, strings.Join(modes, ", "))
-				return f, false
+				return fmt.Sprintf("%q is no persistence mode; it is one of %s", text, strings.Join(modes, ", ")), nearest(text, modes)
 			}
 			f.Mode = pb.PersistMode(n).Enum()
 		case "older":
 			n, err := strconv.ParseUint(text, 10, 64)
 			if err != nil {
-				cl.p.faults.at(t, CodeValue, "", "older: %q is not a number of seconds", text)
-				return f, false
+				fault = fmt.Sprintf("%q is not a number of seconds", text)
 			}
 			f.OlderSeconds = &n
 		}
+		return fault, suggestion
+	})
+	return f, ok
+}
+
+// pairs reads words with a value each, in any order and each once at most, to the end of the statement. vip is virtual. take is
+// given a word and its value, and says what is wrong with it. False: there was a fault.
+func (cl *clause) pairs(words []string, take func(word, text string) (fault, suggestion string)) bool {
+	seen := map[string]bool{}
+	for !cl.c.done() {
+		at := cl.c.here()
+		word := at.Value
+		if same, ok := sameCommand[word]; ok {
+			word = same
+		}
+		switch {
+		case !slices.Contains(words, word):
+			cl.wrongWord(at, words...)
+			return false
+		case seen[word]:
+			cl.p.faults.at(at, CodeSyntax, "", "%s is given twice", word)
+			return false
+		}
+		seen[word] = true
+		cl.c.i++
+		text, t, ok := cl.argument(at)
+		if !ok {
+			return false
+		}
+		if fault, suggestion := take(word, text); fault != "" {
+			cl.p.faults.at(t, CodeValue, suggestion, "%s: %s", at.Value, fault)
+			return false
+		}
 	}
-	return f, true
+	return true
 }
 
 // explain reads [pool P] client A [destination D] [cookie C] [virtual V].
 func (cl *clause) explain(kind Kind, key, pool string, name lexer.Token) {
 	e := &pb.ExplainRequest{Pool: pool}
-	words := []string{"client", "destination", "cookie", "virtual", "vip", "pool"}
-	for !cl.c.done() {
-		at := cl.c.here()
-		if !slices.Contains(words, at.Value) {
-			cl.wrongWord(at, words...)
-			return
-		}
-		cl.c.i++
-		text, t, ok := cl.argument(at)
-		if !ok {
-			return
-		}
-		fault, suggestion := "", ""
-		switch at.Value {
+	ok := cl.pairs([]string{"client", "destination", "cookie", "virtual", "pool"}, func(word, text string) (fault, suggestion string) {
+		switch word {
 		case "client":
 			e.Client, fault = parseAddress(text)
 		case "destination":
@@ -205,17 +210,17 @@ func (cl *clause) explain(kind Kind, key, pool string, name lexer.Token) {
 			e.Destination = &text
 		case "cookie":
 			e.Cookie = &text
-		case "virtual", "vip":
+		case "virtual":
 			var end endpoint
 			end, fault, suggestion = parseEndpoint(text)
 			e.Virtual = proto.String(end.String())
 		case "pool":
 			e.Pool = text
 		}
-		if fault != "" {
-			cl.p.faults.at(t, CodeValue, suggestion, "%s: %s", at.Value, fault)
-			return
-		}
+		return fault, suggestion
+	})
+	if !ok {
+		return
 	}
 	if e.Pool == "" || e.Client == "" {
 		cl.p.faults.at(cl.c.here(), CodeSyntax, "", "persist explain needs pool P and client ADDRESS")

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -146,6 +147,41 @@ func parseNetwork(text string) (string, bool) {
 		return a.Unmap().String(), true
 	}
 	return "", false
+}
+
+// parseRecordKey returns what chooses records by their key: an address, a network, or an ID in hexadecimal digits.
+func parseRecordKey(text string) (key, fault string) {
+	const longest = 64 // digits of an ID as it is printed
+	if p, err := netip.ParsePrefix(text); err == nil && !p.Addr().Is4In6() {
+		return p.Masked().String(), ""
+	}
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return a.Unmap().String(), ""
+	}
+	if id, err := hex.DecodeString(text); err == nil && len(id) > 0 && len(text) <= longest {
+		return strings.ToLower(text), ""
+	}
+	return "", fmt.Sprintf("%q is not an address, a network, or an ID of up to %d hexadecimal digits", text, longest)
+}
+
+// parseScope returns what chooses records by who shares them: a virtual server, ADDRESS:* for those that an address shares,
+// ADDRESS for all of an address, and * for those that all virtual servers share, whose text is empty.
+func parseScope(text string) (scope, fault, suggestion string) {
+	if text == "*" || text == "" {
+		return "", "", ""
+	}
+	address, shared := strings.CutSuffix(text, ":*")
+	e, fault, suggestion := parseEndpoint(address)
+	switch {
+	case fault != "":
+		return "", fault, suggestion
+	case shared && e.hasPort:
+		return "", fmt.Sprintf("%q is not ADDRESS:SERVICE, ADDRESS:* or *", text), ""
+	case shared:
+		e.hasPort, e.port = true, 0
+		return strings.TrimSuffix(e.String(), ":0") + ":*", "", ""
+	}
+	return e.String(), "", ""
 }
 
 // nameFault says what is wrong with an object's name, "" if nothing.

@@ -1,6 +1,8 @@
 package persist
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -153,6 +155,21 @@ func (k Key) ID() []byte {
 func (k *Key) bytes() []byte { return k.data[:min(k.length, wideKey)] }
 
 func (k *Key) wide() bool { return k.length > narrowKey }
+
+// Compare orders keys by kind, scope, and address or ID: the same in each process.
+func (k *Key) Compare(o *Key) int {
+	if k.space != o.space {
+		a, b := &k.space, &o.space
+		n := cmp.Or(cmp.Compare(a.kind, b.kind), a.scope.Addr.Compare(b.scope.Addr), cmp.Compare(a.scope.Port, b.scope.Port))
+		if n != 0 {
+			return n
+		}
+	}
+	if n := bytes.Compare(k.bytes(), o.bytes()); n != 0 {
+		return n
+	}
+	return cmp.Or(cmp.Compare(k.space.bits, o.space.bits), cmp.Compare(k.length, o.length), cmp.Compare(k.space.scope.Pool, o.space.scope.Pool))
+}
 
 // String prints the masked address, or the ID in hex. Filter.SetClient reads both forms.
 func (k Key) String() string {

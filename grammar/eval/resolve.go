@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -90,7 +91,7 @@ func eachAddress(s *grammar.Statement, fn func(text *string, where at)) {
 	members(s.NodeList)
 	if s.Filter != nil {
 		optional(s.Filter.Node, key)
-		optional(s.Filter.Virtual, key)
+		scopeAddress(s.Filter, key, fn)
 	}
 	if s.Explain != nil {
 		fn(&s.Explain.Client, key)
@@ -108,6 +109,25 @@ func eachAddress(s *grammar.Statement, fn func(text *string, where at)) {
 	for i := range s.NewEpoch {
 		fn(&s.NewEpoch[i], key)
 	}
+}
+
+// scopeAddress visits the address of ADDRESS:*, ADDRESS:PORT or ADDRESS in a filter; "" is none.
+func scopeAddress(f *pb.RecordFilter, where at, fn func(text *string, where at)) {
+	text, shared := strings.CutSuffix(f.GetVirtual(), ":*")
+	if text == "" || strings.HasPrefix(text, "[") {
+		return
+	}
+	resolved := text
+	if fn(&resolved, where); resolved == text {
+		return
+	}
+	if shared && strings.Contains(resolved, ":") {
+		resolved = "[" + resolved + "]"
+	}
+	if shared {
+		resolved += ":*"
+	}
+	f.Virtual = &resolved
 }
 
 // urlAddress visits the host that a monitor's url names: its address becomes the dest, unless there is one.

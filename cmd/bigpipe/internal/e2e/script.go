@@ -87,11 +87,13 @@ type command func(s *script, args []string) (string, error)
 //	tcp open NAME [-from A] ADDRESS, tcp send NAME LINE, tcp close NAME
 //	eventually [-stdout PATTERN] COMMAND  until it succeeds (and prints what is wanted)
 //	holds DURATION [-stdout PATTERN] COMMAND   as often as possible for so long, and each time
+//	clear-each                            clear each record that persist dump prints by the words of its row alone
 //	json FILE                             the last output is one JSON document, equal to FILE (see matchJSON)
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	cmds := map[string]command{
 		"start": cmdStart, "mgmtd": daemon("mgmtd"), "dataplane": daemon("dataplane"), "map": cmdMap, "member": cmdMember,
 		"client": cmdClient, "tcp": lines("tcp"), "udp": lines("udp"), "json": cmdJSON,
+		"clear-each": cmdClearEach,
 	}
 	programs := map[string]command{"fails-with": cmdFailsWith, "stored": cmdStored}
 	for _, name := range []string{"bigpipe", "b", "sysctl"} {
