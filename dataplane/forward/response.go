@@ -193,10 +193,17 @@ func (x *exchange) forwardBody() error {
 	}
 }
 
+// copyMost is how many bytes are rather copied behind a head than sent with it from where they are: sendmsg with two pieces
+// takes 0.7 microseconds longer than sendto.
+const copyMost = 4 << 10
+
 // writeOut writes what is in x.out, and b.
 func (x *exchange) writeOut(b []byte) error {
 	if len(x.out)+len(b) == 0 {
 		return nil
+	}
+	if len(x.out) > 0 && len(b) <= copyMost && len(x.out)+len(b) <= cap(x.out) {
+		x.out, b = append(x.out, b...), nil
 	}
 	x.f.cookieDue = x.owes
 	err := x.f.client.writeTwo(x.out, b)
