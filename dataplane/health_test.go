@@ -83,6 +83,7 @@ func (p *page) answer(c net.Conn) {
 		}
 		status := 200
 		if req.URL.Path == "/health" {
+			time.Sleep(time.Duration(p.pause.Load()))
 			status = int(p.status.Load())
 		}
 		fmt.Fprintf(c, "HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s", status, len(p.name), p.name)

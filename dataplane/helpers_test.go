@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,16 +28,22 @@ const patience = 20 * time.Second
 // member is a pool member: it sends its name to who connects, and then whatever it receives. As a web server it answers
 // requests with its name.
 type member struct {
-	name string
-	l    net.Listener
-	wg   sync.WaitGroup
+	name  string
+	l     net.Listener
+	pause atomic.Int64 // nanoseconds before each answer of a web server
+	wg    sync.WaitGroup
 
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
 func newMember(t testing.TB, name string, web bool) *member {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newMemberAt(t, "127.0.0.1:0", name, web)
+}
+
+// newMemberAt is newMember on an address of its own.
+func newMemberAt(t testing.TB, address, name string, web bool) *member {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +78,7 @@ func (m *member) serve(c net.Conn, web bool) {
 			return
 		}
 		req.Body.Close()
+		time.Sleep(time.Duration(m.pause.Load()))
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(m.name), m.name)
 	}
 }
@@ -200,12 +209,19 @@ func virtualServer(address, pool string) *pb.Object {
 }
 
 // dial connects to a virtual server.
-func (s *site) dial(virtual string) (net.Conn, error) {
+func (s *site) dial(virtual string) (net.Conn, error) { return s.dialFrom("", virtual) }
+
+// dialFrom connects from an address, "" for any.
+func (s *site) dialFrom(client, virtual string) (net.Conn, error) {
 	addr, ok := s.engine.Bound(virtual)
 	if !ok {
 		return nil, fmt.Errorf("%s does not listen", virtual)
 	}
-	c, err := net.DialTimeout("tcp", addr.String(), patience)
+	d := net.Dialer{Timeout: patience}
+	if client != "" {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(client), 0))
+	}
+	c, err := d.Dial("tcp", addr.String())
 	if err != nil {
 		return nil, err
 	}
