@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -248,11 +249,16 @@ var sysctlForm = &form{
 	},
 }
 
-// mapProxyForm is NETWORK to ADDRESS.
+// mapProxyForm is NETWORK to ADDRESS, or none, which empties the list.
 var mapProxyForm = &form{
-	usage: "NETWORK to ADDRESS",
+	usage: "NETWORK to ADDRESS|none",
 	parse: func(p *parser, b *building, a *Attribute, at lexer.Token, c *cursor) bool {
 		from, ok := c.peek()
+		if from.Value == "none" {
+			c.i++
+			b.cleared = append(b.cleared, a.Field)
+			return true
+		}
 		network, valid := parseNetwork(from.Value)
 		if !ok || !valid {
 			p.faults.at(orElse(from, at, ok), CodeValue, "", "map_proxy needs NETWORK to ADDRESS, such as 195.93.0.0/16 to 152.163.0.0")
@@ -264,13 +270,13 @@ var mapProxyForm = &form{
 			return false
 		}
 		to, ok := c.peek()
-		address, fault := parseAddress(to.Value)
-		if !ok || fault != "" {
+		address, err := netip.ParseAddr(to.Value)
+		if !ok || err != nil || address.Zone() != "" {
 			p.faults.at(orElse(to, at, ok), CodeValue, "", "map_proxy NETWORK to needs an address")
 			return false
 		}
 		c.i++
-		mp := &pb.MapProxy{Network: network, Address: address}
+		mp := &pb.MapProxy{Network: network, Address: address.Unmap().String()}
 		b.msg.Mutable(a.field).List().Append(protoreflect.ValueOfMessage(mp.ProtoReflect()))
 		return true
 	},

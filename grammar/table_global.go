@@ -73,9 +73,9 @@ func globalRows() []*Attribute {
 		},
 		{
 			Words: w("persist map_proxies"), Aliases: [][]string{w("persist_map_proxies")}, Release: Release4, Value: ValueSwitch, Default: "enable",
-			Field: "persist_map_proxies", Help: "networks of large proxies count as one client",
+			Field: "persist_map_proxies", Help: "clients in the networks of map_proxy count as one, for simple persistence", Acts: true,
 		},
-		{Words: w("map_proxy"), Release: Ours, Value: valueForm, Field: "map_proxies", form: mapProxyForm, Help: "a network of proxies and the address it counts as; repeatable"},
+		{Words: w("map_proxy"), Release: Ours, Value: valueForm, Field: "map_proxies", form: mapProxyForm, Help: "a network of proxies and the address it counts as, before the mask; repeatable, the longest counts", Acts: true},
 		{
 			Words: w("persist_table_limit"), Aliases: [][]string{w("persist table limit")}, Release: Ours, Value: ValueNumber, Default: "1000000",
 			Field: "persist_table_limit", Help: "records at most", Acts: true,

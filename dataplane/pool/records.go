@@ -16,6 +16,7 @@ type recordMethod struct {
 	kind    persist.Kind
 	globals persist.Globals
 	mask    persist.Mask
+	proxies config.MapProxies
 	policy  persist.Policy
 }
 
@@ -47,7 +48,7 @@ func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
 	var mask config.Mask
 	switch config.PersistModeOf(c) {
 	case pb.PersistMode_PERSIST_MODE_SIMPLE:
-		r.kind, mask = persist.Simple, config.SimpleMaskOf(c)
+		r.kind, mask, r.proxies = persist.Simple, config.SimpleMaskOf(c), config.MapProxiesOf(globals)
 	case pb.PersistMode_PERSIST_MODE_STICKY:
 		r.kind, mask = persist.Sticky, config.StickyMaskOf(c)
 	default:
@@ -62,7 +63,7 @@ func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
 
 // key is the record's key under the wide scopes of globals or, with none, that of this virtual server and pool.
 func (r *recordMethod) key(in *Input, globals persist.Globals) persist.Key {
-	addr := in.Client.Addr()
+	addr, _ := r.proxies.Map(in.Client.Addr())
 	if r.kind == persist.Sticky {
 		addr = in.Destination.Addr()
 		if !addr.IsValid() {
@@ -74,6 +75,11 @@ func (r *recordMethod) key(in *Input, globals persist.Globals) persist.Key {
 
 // choose follows the record, and binds one where there is none in the moment in which the member is chosen.
 func (r *recordMethod) choose(d *Decision, in *Input) (bool, error) {
+	if d.dry() {
+		if addr, mapped := r.proxies.Map(in.Client.Addr()); mapped {
+			d.step("client %s counts as %s (map_proxy)", in.Client.Addr(), addr)
+		}
+	}
 	done, err := r.find(d, in, r.key(in, r.globals))
 	if !done && err == nil && d.outcome == OutcomeOtherPool {
 		// The shared record stays as it is; a narrow one keeps the choice that is made here (rule B-7).

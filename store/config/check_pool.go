@@ -22,6 +22,8 @@ func (c *checker) checkOwn(o *pb.Object) {
 	case *pb.Object_VirtualAddress:
 		c.checkLimit(key, k.VirtualAddress.GetMeta(), k.VirtualAddress.Limit)
 		c.checkMask(key, k.VirtualAddress.GetMeta(), "netmask", k.VirtualAddress.Netmask)
+	case *pb.Object_Global:
+		c.checkGlobal(key, k.Global)
 	case *pb.Object_Service:
 		c.checkLimit(key, k.Service.GetMeta(), k.Service.Limit)
 	}
