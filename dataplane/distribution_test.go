@@ -25,7 +25,7 @@ type fleet struct {
 	http            bool
 	members, beside []*member
 	strangers       int
-	open            map[string]uint64 // connections that are held, by member of p
+	open            map[string]uint64 // connections that are held, by pool and member
 }
 
 func newFleet(t testing.TB, n int, http bool) *fleet {
@@ -121,14 +121,19 @@ func (f *fleet) ask(client, virtual string) string {
 	return name
 }
 
-// settle waits until of p only those connections are open that are held: what clients have closed is closed some moments later.
+// settle waits until only those connections are open that are held: what clients have closed is closed some moments later.
 func (f *fleet) settle() {
 	f.t.Helper()
 	pools := f.engine.running.Load().pools
-	for i, m := range pools["p"].Members() {
-		for end := time.Now().Add(patience); m.Counters().Current() != f.open[f.members[i].name]; time.Sleep(50 * time.Microsecond) {
-			if time.Now().After(end) {
-				f.t.Fatalf("%d connections are open to %s", m.Counters().Current(), m.Addr)
+	for name, members := range map[string][]*member{"p": f.members, "q": f.beside} {
+		if pools[name] == nil {
+			continue
+		}
+		for i, m := range pools[name].Members() {
+			for end := time.Now().Add(patience); m.Counters().Current() != f.open[name+members[i].name]; time.Sleep(50 * time.Microsecond) {
+				if time.Now().After(end) {
+					f.t.Fatalf("%d connections are open to %s", m.Counters().Current(), m.Addr)
+				}
 			}
 		}
 	}
@@ -141,9 +146,7 @@ func (f *fleet) hold(virtual string, i, n int) {
 		name, c := f.connect(client(i), virtual)
 		want(f.t, name, f.members[i].name)
 		f.t.Cleanup(func() { c.Close() })
-		if virtual == web {
-			f.open[name]++
-		}
+		f.open[map[string]string{web: "p", other: "q"}[virtual]+name]++
 	}
 }
 
@@ -242,7 +245,7 @@ func TestLeastConnections(t *testing.T) {
 		for range n {
 			name, c := f.connect(f.stranger(), web)
 			f.t.Cleanup(func() { c.Close() })
-			f.open[name]++
+			f.open["p"+name]++
 			where += name
 		}
 		return where

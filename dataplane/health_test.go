@@ -50,32 +50,14 @@ type page struct {
 	status atomic.Int64
 }
 
-func newPage(t *testing.T, name string) *page {
+func newPage(t testing.TB, name string) *page {
 	p := &page{}
 	p.status.Store(200)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.member = &member{name: name, l: l}
-	p.wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, c)
-			p.mu.Unlock()
-			p.wg.Go(func() { p.answer(c) })
-		}
-	})
-	t.Cleanup(p.close)
+	p.member = newServer(t, "127.0.0.1:0", name, func(_ *member, c net.Conn) { p.answer(c) })
 	return p
 }
 
 func (p *page) answer(c net.Conn) {
-	defer c.Close()
 	for r := bufio.NewReader(c); ; {
 		req, err := http.ReadRequest(r)
 		if err != nil {

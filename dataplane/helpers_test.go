@@ -43,6 +43,11 @@ func newMember(t testing.TB, name string, web bool) *member {
 
 // newMemberAt is newMember on an address of its own.
 func newMemberAt(t testing.TB, address, name string, web bool) *member {
+	return newServer(t, address, name, func(m *member, c net.Conn) { m.serve(c, web) })
+}
+
+// newServer is a member that serves connections in its own way.
+func newServer(t testing.TB, address, name string, serve func(m *member, c net.Conn)) *member {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -57,15 +62,24 @@ func newMemberAt(t testing.TB, address, name string, web bool) *member {
 			m.mu.Lock()
 			m.conns = append(m.conns, c)
 			m.mu.Unlock()
-			m.wg.Go(func() { m.serve(c, web) })
+			m.wg.Go(func() {
+				defer c.Close()
+				serve(m, c)
+			})
 		}
 	})
 	t.Cleanup(m.close)
 	return m
 }
 
+// accepted counts the connections so far.
+func (m *member) accepted() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.conns)
+}
+
 func (m *member) serve(c net.Conn, web bool) {
-	defer c.Close()
 	if !web {
 		fmt.Fprintln(c, m.name)
 		_, _ = io.Copy(c, c)

@@ -86,7 +86,7 @@ func newScene(t *testing.T) *scene {
 		site: newSite(t, "", strings.Join(addresses, ",")), health: newPage(t, "health"),
 		open: map[string]net.Conn{}, cookie: map[string]string{},
 	}
-	s.a, s.b = newEither(t, "127.0.1.1:0", "a"), newEither(t, "127.0.1.2:0", "b")
+	s.a, s.b = newServer(t, "127.0.1.1:0", "a", either), newServer(t, "127.0.1.2:0", "b", either)
 	var objects []*pb.Object
 	for i, w := range ways {
 		objects = append(objects, s.pool(i))
@@ -206,31 +206,8 @@ func (s *scene) visit(i, role int, cookie string) string {
 	return who
 }
 
-// newEither is a member that answers a line with its name, and a request too.
-func newEither(t testing.TB, address, name string) *member {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &member{name: name, l: l}
-	m.wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			m.mu.Lock()
-			m.conns = append(m.conns, c)
-			m.mu.Unlock()
-			m.wg.Go(func() { m.answerEither(c) })
-		}
-	})
-	t.Cleanup(m.close)
-	return m
-}
-
-func (m *member) answerEither(c net.Conn) {
-	defer c.Close()
+// either answers a line with the member's name, and a request too.
+func either(m *member, c net.Conn) {
 	for r := bufio.NewReader(c); ; {
 		line, err := r.ReadString('\n')
 		if err != nil {
