@@ -82,6 +82,9 @@ func (b *batch) receive(fd, first, end int) (n int, errno syscall.Errno) {
 	}
 }
 
+// bytes returns a datagram that was received. Its memory is the next one's.
+func (b *batch) bytes(i int) []byte { return unsafe.Slice(b.parts[i].Base, b.parts[i].Len) }
+
 // toPeer prepares the messages from first up to end for the other side of a connected socket.
 func (b *batch) toPeer(first, end int) {
 	for i := first; i < end; i++ {

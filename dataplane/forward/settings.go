@@ -2,6 +2,7 @@ package forward
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"bigpipe/dataplane/persist"
@@ -62,6 +63,8 @@ type Settings struct {
 	Shared []Shared
 	// Counters count the virtual server's connections; they may outlive the settings. Nil: none are kept.
 	Counters *pool.Counters
+
+	calls bool // a pool persists by the call
 }
 
 // Shared is a limit of connections that several virtual servers have together. The gauge may outlive the settings.
@@ -129,5 +132,12 @@ func (s Settings) withDefaults() *Settings {
 	if s.Counters == nil {
 		s.Counters = pool.NewCounters()
 	}
+	s.calls = slices.ContainsFunc(s.Pools, func(p *pool.Pool) bool {
+		if p == nil {
+			return false
+		}
+		kind, _ := p.Policy()
+		return kind == persist.SIP
+	})
 	return &s
 }

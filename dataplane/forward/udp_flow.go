@@ -3,6 +3,7 @@ package forward
 import (
 	"encoding/binary"
 	"errors"
+	"hash/maphash"
 	"net/netip"
 	"time"
 
@@ -40,11 +41,18 @@ type udpKey struct {
 	peer [unix.SizeofSockaddrInet6]byte
 	// contact is the address that the client sent to, where the virtual server has all addresses of the host; else zero.
 	contact [16]byte
+	// call is the hash of the Call-ID where pools persist by it: one client can have many calls. Zero: none.
+	call uint64
 }
 
-// newUDPKey makes the key of a datagram's sender.
-func newUDPKey(from *sockaddr, contact [16]byte) udpKey {
+var callSeed = maphash.MakeSeed()
+
+// newUDPKey makes the key of a datagram from its sender, and from its call if it has one.
+func newUDPKey(from *sockaddr, contact [16]byte, call []byte) udpKey {
 	k := udpKey{contact: contact}
+	if len(call) > 0 {
+		k.call = maphash.Bytes(callSeed, call)
+	}
 	if binary.NativeEndian.Uint16(from.bytes[:]) == unix.AF_INET {
 		copy(k.peer[:8], from.bytes[:8])
 		return k
@@ -108,8 +116,8 @@ func (f *udpFlow) describe(now instant) Connection {
 	return c
 }
 
-// choose decides where the flow goes, and connects to the member.
-func (f *udpFlow) choose(set *Settings) error {
+// choose decides where the flow goes, by its call if it has one, and connects to the member.
+func (f *udpFlow) choose(set *Settings, call []byte) error {
 	in := rule.Input{Client: f.client(), Server: set.Virtual, Protocol: rule.UDP}
 	contact := f.contact()
 	if contact.IsValid() {
@@ -119,7 +127,7 @@ func (f *udpFlow) choose(set *Settings) error {
 	if c.action != rule.UsePool {
 		return errGone
 	}
-	err := c.pool.Choose(&f.decision, &pool.Input{Client: f.client(), Virtual: set.Virtual, Destination: contact, Fresh: c.fresh})
+	err := c.pool.Choose(&f.decision, &pool.Input{Client: f.client(), Virtual: set.Virtual, Destination: contact, Fresh: c.fresh, ID: call})
 	if err != nil {
 		return err
 	}

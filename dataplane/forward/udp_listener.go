@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/sip"
 )
 
 // UDPListener forwards the datagrams of one virtual server. All that a client sends within the idle timeout is one flow, and
@@ -258,21 +259,31 @@ func (l *UDPListener) receive() {
 	if errno != 0 {
 		return
 	}
+	calls := l.settings.Load().calls
 	for first := 0; first < n; {
-		key := newUDPKey(&w.in.peers[first], w.in.contact(first))
+		key := l.key(first, calls)
 		end := first + 1
-		for end < n && newUDPKey(&w.in.peers[end], w.in.contact(end)) == key {
+		for end < n && l.key(end, calls) == key {
 			end++
 		}
 		f := l.flows.lookup(&key)
 		if f == nil {
-			f = l.open(&key, &w.in.peers[first], w.in.messages[first].Namelen)
+			f = l.open(&key, first)
 		}
 		if f != nil {
 			l.forward(f, first, end)
 		}
 		first = end
 	}
+}
+
+// key is that of a datagram that was received.
+func (l *UDPListener) key(i int, calls bool) udpKey {
+	in := l.worker.in
+	if calls {
+		return newUDPKey(&in.peers[i], in.contact(i), sip.CallID(in.bytes(i)))
+	}
+	return newUDPKey(&in.peers[i], in.contact(i), nil)
 }
 
 // forward sends datagrams to the member of a flow, or to the next one where that cannot be reached. What the kernel has no room
@@ -299,25 +310,30 @@ func (l *UDPListener) forward(f *udpFlow, first, end int) {
 	}
 }
 
-// open begins a flow; nil if there is to be none.
-func (l *UDPListener) open(key *udpKey, from *sockaddr, size uint32) *udpFlow {
+// open begins a flow with a datagram that was received; nil if there is to be none.
+func (l *UDPListener) open(key *udpKey, datagram int) *udpFlow {
 	set := l.settings.Load()
 	if l.draining {
 		return nil
 	}
 	w := l.worker
+	from := &w.in.peers[datagram]
 	f := &udpFlow{
 		key: *key, listener: l, fd: -1, peer: *from, began: w.now, active: w.now,
 		counters: set.Counters, shared: set.Shared, traffic: pool.NewShard(),
 	}
-	f.peer.size = size
+	f.peer.size = w.in.messages[datagram].Namelen
+	var call []byte
+	if key.call != 0 {
+		call = sip.CallID(w.in.bytes(datagram))
+	}
 	if !f.admit(set) {
 		return nil
 	}
 	if key.contact != [16]byte{} {
 		f.control = sourceControl(key.contact, binary.NativeEndian.Uint32(from.bytes[24:]))
 	}
-	if !w.admit(l) || f.choose(set) != nil || !w.admitted(f) {
+	if !w.admit(l) || f.choose(set, call) != nil || !w.admitted(f) {
 		f.decision.Release()
 		if f.fd >= 0 {
 			_ = unix.Close(f.fd)

@@ -25,6 +25,11 @@ type Input struct {
 	Destination netip.AddrPort
 	// Request is the request's head; nil where no HTTP is read. It must stay as it is until the call returns.
 	Request *http1.Head
+	// ID names the session where the client's bytes do: the Call-ID of a SIP message, the user of terminal services. Nil
+	// where they name none. It may be a part of a buffer.
+	ID []byte
+	// Named is the member that the client's bytes name, as those of terminal services can; else invalid.
+	Named netip.AddrPort
 	// Fresh asks for a new choice, whatever was recorded (use pool P persist none).
 	Fresh bool
 	// ByRule says that a rule chose the pool.

@@ -41,7 +41,8 @@ func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
 			}
 		}
 		return reasons
-	case pb.PersistMode_PERSIST_MODE_SIMPLE, pb.PersistMode_PERSIST_MODE_STICKY:
+	case pb.PersistMode_PERSIST_MODE_SIMPLE, pb.PersistMode_PERSIST_MODE_STICKY, pb.PersistMode_PERSIST_MODE_SIP,
+		pb.PersistMode_PERSIST_MODE_MSRDP:
 		r, reasons := newRecordMethod(c, env)
 		if r != nil {
 			p.persisted = r

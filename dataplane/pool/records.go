@@ -10,7 +10,8 @@ import (
 	"bigpipe/store/config"
 )
 
-// recordMethod persists by a record in the table: simple by the client's address, sticky by the destination's.
+// recordMethod persists by a record in the table: simple by the client's address, sticky by the destination's, sip by the call,
+// msrdp by the user.
 type recordMethod struct {
 	table   *persist.Table
 	kind    persist.Kind
@@ -29,7 +30,7 @@ type recordNote struct {
 	virtualPort uint16
 }
 
-// newRecordMethod compiles persist_mode simple and sticky. Nil without a reason: the pool does not persist (rule B-15).
+// newRecordMethod compiles persist_mode simple, sticky, sip and msrdp. Nil without a reason: the pool does not persist (rule B-15).
 func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
 	r := &recordMethod{
 		table:  env.Table,
@@ -51,6 +52,12 @@ func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
 		r.kind, mask, r.proxies = persist.Simple, config.SimpleMaskOf(c), config.MapProxiesOf(globals)
 	case pb.PersistMode_PERSIST_MODE_STICKY:
 		r.kind, mask = persist.Sticky, config.StickyMaskOf(c)
+	case pb.PersistMode_PERSIST_MODE_SIP:
+		r.kind = persist.SIP
+		return r, nil
+	case pb.PersistMode_PERSIST_MODE_MSRDP:
+		r.kind = persist.MSRDP
+		return r, nil
 	default:
 		return nil, nil
 	}
@@ -63,6 +70,9 @@ func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
 
 // key is the record's key under the wide scopes of globals or, with none, that of this virtual server and pool.
 func (r *recordMethod) key(in *Input, globals persist.Globals) persist.Key {
+	if r.byID() {
+		return persist.IDKey(r.kind, persist.ScopeOf(globals, in.Virtual, r.policy.Pool), in.ID)
+	}
 	addr, _ := r.proxies.Map(in.Client.Addr())
 	if r.kind == persist.Sticky {
 		addr = in.Destination.Addr()
@@ -73,9 +83,38 @@ func (r *recordMethod) key(in *Input, globals persist.Globals) persist.Key {
 	return persist.AddrKey(r.kind, persist.ScopeOf(globals, in.Virtual, r.policy.Pool), r.mask, addr)
 }
 
+// byID reports whether records are found by what the client's bytes name, and not by an address.
+func (r *recordMethod) byID() bool { return r.kind == persist.SIP || r.kind == persist.MSRDP }
+
+// named follows the member that the client's bytes name, which needs no record.
+func (r *recordMethod) named(d *Decision, in *Input) (bool, error) {
+	m := d.pool.Member(in.Named)
+	if d.dry() {
+		d.step("the client names %s", in.Named)
+	}
+	if m == nil {
+		d.outcome = OutcomeUnknownMember
+		if d.pool.refuseUnknown() {
+			return false, ErrRefused
+		}
+		return false, nil
+	}
+	return d.follow(m)
+}
+
 // choose follows the record, and binds one where there is none in the moment in which the member is chosen.
 func (r *recordMethod) choose(d *Decision, in *Input) (bool, error) {
-	if d.dry() {
+	switch {
+	case in.Named.IsValid() && !in.Fresh:
+		return r.named(d, in)
+	case r.byID() && len(in.ID) == 0:
+		d.outcome = OutcomeNone
+		if d.dry() {
+			d.step("no %s is known that the client's bytes would name", idWords[r.kind])
+		}
+		return false, nil
+	}
+	if d.dry() && !r.byID() {
 		if addr, mapped := r.proxies.Map(in.Client.Addr()); mapped {
 			d.step("client %s counts as %s (map_proxy)", in.Client.Addr(), addr)
 		}
@@ -90,6 +129,8 @@ func (r *recordMethod) choose(d *Decision, in *Input) (bool, error) {
 	}
 	return done, err
 }
+
+var idWords = map[persist.Kind]string{persist.SIP: "call", persist.MSRDP: "user"}
 
 func (r *recordMethod) find(d *Decision, in *Input, key persist.Key) (bool, error) {
 	d.record = recordNote{method: r, key: key, virtualPort: in.Virtual.Port()}
