@@ -10,16 +10,19 @@ import (
 const (
 	beatInterval  = 100 * time.Millisecond
 	flushInterval = 500 * time.Millisecond
+	// tellInterval is how often what happened to records is logged.
+	tellInterval = 10 * time.Second
 	// sweepBudget is how many records are looked at with every beat.
 	sweepBudget = 20_000
 )
 
 // beat does what must be done again and again: it removes records that ran out, tries to bind what could not be bound,
-// and puts the journal on the disk.
+// puts the journal on the disk, and logs what happened to records.
 func (e *Engine) beat() {
 	ticker := time.NewTicker(beatInterval)
 	defer ticker.Stop()
 	flushed := time.Now()
+	told := flushed
 	for {
 		select {
 		case <-e.stop:
@@ -32,6 +35,12 @@ func (e *Engine) beat() {
 			if now.Sub(flushed) >= flushInterval {
 				flushed = now
 				e.flush()
+			}
+			if now.Sub(told) >= tellInterval {
+				told = now
+				for _, p := range e.running.Load().pools {
+					p.Tell()
+				}
 			}
 		}
 	}

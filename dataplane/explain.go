@@ -35,12 +35,44 @@ func (e *Engine) Explain(req *pb.ExplainRequest) (*pb.ExplainReply, error) {
 	if req.Virtual == nil && in.Virtual.IsValid() {
 		steps = append(steps, fmt.Sprintf("virtual server %s is the first that can reach pool %s", in.Virtual, p.Name))
 	}
-	m, more := p.Explain(in)
-	reply := &pb.ExplainReply{Steps: append(steps, more...)}
-	if m != nil {
-		reply.Member = m.Addr.String()
+	closed, why := rt.explainVirtual(in.Virtual, p.Name)
+	reply := &pb.ExplainReply{Steps: append(steps, why...)}
+	if closed {
+		return reply, nil
+	}
+	x := p.Explain(in)
+	reply.Steps = append(reply.Steps, x.Steps...)
+	if x.Member != nil {
+		reply.Member = x.Member.Addr.String()
+	}
+	if x.Outcome != pool.OutcomeOff {
+		reply.Outcome = x.Outcome.String()
 	}
 	return reply, nil
+}
+
+// explainVirtual says what keeps connections of a virtual server from a pool. Closed: it takes none.
+func (r *runtime) explainVirtual(addr netip.AddrPort, pool string) (closed bool, steps []string) {
+	if !addr.IsValid() {
+		return false, []string{"no virtual server reaches pool " + pool}
+	}
+	v := r.virtuals[addr.String()]
+	if v == nil {
+		return true, []string{fmt.Sprintf("there is no virtual server %s", addr)}
+	}
+	vs := config.FindVirtual(r.view, v.address)
+	direct, byRule := config.PoolsOf(r.view, vs)
+	if !slices.Contains(direct, pool) && !slices.Contains(byRule, pool) {
+		steps = append(steps, fmt.Sprintf("virtual server %s does not use pool %s", addr, pool))
+	}
+	reason := v.reason()
+	if enabled, why := config.VirtualEnabled(r.view, vs); !enabled {
+		reason = why
+	}
+	if reason != "" {
+		return true, append(steps, fmt.Sprintf("virtual server %s takes no connections: %s", addr, reason))
+	}
+	return false, steps
 }
 
 func (r *runtime) explainInput(req *pb.ExplainRequest) (*pool.Input, error) {

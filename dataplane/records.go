@@ -11,6 +11,7 @@ import (
 
 	"bigpipe/dataplane/persist"
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // recordFilter chooses records: what the table can tell by itself, and the rest.
@@ -259,7 +260,7 @@ func (e *Engine) Forecast(node string) (*pb.ForecastReply, error) {
 			if m.Addr.Addr() != at.Addr() || at.Port() != 0 && m.Addr.Port() != at.Port() {
 				continue
 			}
-			member := &pb.ForecastMember{Pool: name, Node: m.Addr.String(), Connections: uint32(m.Counters().Current())}
+			member := &pb.ForecastMember{Pool: name, Node: m.Addr.String(), Connections: uint32(m.Counters().Current()), PersistMode: p.PersistMode()}
 			found[place{p.ID, m.Addr}].fill(member)
 			reply.Members = append(reply.Members, member)
 		}
@@ -285,12 +286,15 @@ func (f *forecast) add(r *persist.Record) {
 }
 
 func (f *forecast) fill(m *pb.ForecastMember) {
-	if f == nil {
+	unknown := m.GetPersistMode() != pb.PersistMode_PERSIST_MODE_NONE && !config.KeepsRecords(m.GetPersistMode())
+	if f == nil && !unknown {
 		m.EmptyInSeconds = new(uint64(0))
+	}
+	if f == nil {
 		return
 	}
 	m.Clients, m.LastSeenSeconds = f.clients, new(wholeSeconds(f.seen))
-	if !f.forever {
+	if !f.forever && !unknown {
 		m.EmptyInSeconds = new(wholeSeconds(f.empty))
 	}
 }

@@ -80,15 +80,21 @@ func TestForecast_nobody(t *testing.T) {
 	d := startFake(t)
 	a := startAdmin(t, "", d)
 	a.mustLoad(showSite)
-	d.forecast = []*pb.ForecastMember{{Pool: "web", Node: "10.1.1.1:80"}, {Pool: "other", Node: "10.1.1.1:80", Clients: 2}}
-	want := "POOL   NODE           CLIENTS  LAST SEEN  EMPTY IN  CONNECTIONS  DATAPLANE\n" +
-		"web    10.1.1.1:http  0        -          now       0            dp0\n" +
-		"other  10.1.1.1:http  2        -          never     0            dp0\n"
+	d.forecast = []*pb.ForecastMember{
+		{Pool: "web", Node: "10.1.1.1:80"},
+		{Pool: "other", Node: "10.1.1.1:80", Clients: 2},
+		{Pool: "shop", Node: "10.1.1.1:80", Connections: 3, PersistMode: pb.PersistMode_PERSIST_MODE_COOKIE},
+	}
+	want := "POOL   NODE           CLIENTS    LAST SEEN  EMPTY IN  CONNECTIONS  DATAPLANE\n" +
+		"web    10.1.1.1:http  0          -          now       0            dp0\n" +
+		"other  10.1.1.1:http  2          -          never     0            dp0\n" +
+		"shop   10.1.1.1:http  by cookie  -          -         3            dp0\n"
 	if got := a.must("persist forecast node 10.1.1.1"); got != want {
 		t.Errorf("%s", got)
 	}
 	if r := a.json("persist forecast node 10.1.1.1"); !strings.Contains(r.out, `"clients":0,"last_seen_seconds":null,"empty_in_seconds":0,`) ||
-		!strings.Contains(r.out, `"clients":2,"last_seen_seconds":null,"empty_in_seconds":null,`) {
+		!strings.Contains(r.out, `"clients":2,"last_seen_seconds":null,"empty_in_seconds":null,`) ||
+		!strings.Contains(r.out, `"persist_mode":"cookie","clients":null,"last_seen_seconds":null,"empty_in_seconds":null,"connections":3`) {
 		t.Errorf("%s", r.out)
 	}
 }

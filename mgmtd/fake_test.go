@@ -235,7 +235,7 @@ func (d *fakeDataplane) Explain(_ context.Context, r *pb.ExplainRequest) (*pb.Ex
 	if d.deny != nil {
 		return nil, d.deny
 	}
-	return &pb.ExplainReply{Member: "10.1.1.1:80", Steps: []string{"pool " + r.GetPool(), "no record of " + r.GetClient()}}, nil
+	return &pb.ExplainReply{Member: "10.1.1.1:80", Outcome: "none", Steps: []string{"pool " + r.GetPool(), "no record of " + r.GetClient()}}, nil
 }
 
 func (d *fakeDataplane) Forecast(_ context.Context, r *pb.ForecastRequest) (*pb.ForecastReply, error) {
@@ -245,7 +245,7 @@ func (d *fakeDataplane) Forecast(_ context.Context, r *pb.ForecastRequest) (*pb.
 		return &pb.ForecastReply{Members: d.forecast}, d.deny
 	}
 	last := uint64(9)
-	return &pb.ForecastReply{Members: []*pb.ForecastMember{{Pool: "web", Node: r.GetNode(), Clients: 3, LastSeenSeconds: &last, Connections: 1}}}, nil
+	return &pb.ForecastReply{Members: []*pb.ForecastMember{{Pool: "web", Node: r.GetNode(), Clients: 3, LastSeenSeconds: &last, Connections: 1, PersistMode: pb.PersistMode_PERSIST_MODE_SIMPLE}}}, nil
 }
 
 func (d *fakeDataplane) ListConnections(_ *pb.ListConnectionsRequest, stream grpc.ServerStreamingServer[pb.ListConnectionsReply]) error {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // errSilent is why a question is given up.
@@ -213,13 +214,23 @@ func (s *Server) forecast(ctx context.Context, r *pb.ForecastRequest) (members [
 	for _, a := range answers {
 		for _, m := range a.value.GetMembers() {
 			m.Dataplane = a.dataplane
-			if m.GetClients() == 0 && m.EmptyInSeconds == nil { // nobody is bound: it is empty already
+			if m.GetClients() == 0 && m.EmptyInSeconds == nil && countsClients(m) { // nobody is bound: it is empty already
 				m.EmptyInSeconds = new(uint64)
 			}
 			members = append(members, m)
 		}
 	}
 	return members, failed
+}
+
+// countsClients reports whether the records at a member tell its clients.
+func countsClients(m *pb.ForecastMember) bool {
+	switch mode := m.GetPersistMode(); mode {
+	case pb.PersistMode_PERSIST_MODE_UNSPECIFIED, pb.PersistMode_PERSIST_MODE_NONE:
+		return true
+	default:
+		return config.KeepsRecords(mode)
+	}
 }
 
 // resetStatistics sets counters to zero on all dataplanes.

@@ -126,6 +126,7 @@ func poolViewOf(v config.View, p *pb.Pool, stats *pb.PoolStatistics, gaps gaps) 
 	view := poolView{
 		Name: p.GetName(), LbMode: pb.EnumWord(config.LbModeOf(v, p)), Members: []memberView{},
 		Records: stats.GetRecords(), Persistence: persistCountsOf(stats.GetPersistence()),
+		mode: pb.EnumWord(config.PersistModeOf(p)),
 	}
 	counted := make(map[string][]*pb.MemberStatistics, len(p.GetMembers()))
 	for _, m := range stats.GetMembers() {
@@ -207,6 +208,9 @@ func (e *execution) poolText(p poolView) string {
 		bytes.add(m.Bytes)
 	}
 	text := block("POOL "+p.Name+"    LB_MODE "+p.LbMode, "|     "+connectionLine(sum), "|     "+bitLine(bytes))
+	if p.mode != pb.EnumWord(pb.PersistMode_PERSIST_MODE_NONE) {
+		text += block("|     " + persistLine(p))
+	}
 	for _, m := range p.Members {
 		head := fmt.Sprintf("MEMBER %s  %s", e.naming().address(m.Address), label(m.State))
 		if m.Ratio != 1 {
@@ -216,6 +220,20 @@ func (e *execution) poolText(p poolView) string {
 			head += fmt.Sprintf("  priority %d", m.Priority)
 		}
 		text += part(head+e.on(m.Dataplane), m.Connections, m.Bytes)
+	}
+	return text
+}
+
+// persistLine is what persistence found and did; what never came is left out.
+func persistLine(p poolView) string {
+	if p.Persistence == nil {
+		return fmt.Sprintf("persist_mode %s, records %s", p.mode, notKnown)
+	}
+	text := fmt.Sprintf("persist_mode %s, records %d", p.mode, p.Records)
+	for name, n := range p.Persistence.each() {
+		if n > 0 {
+			text += fmt.Sprintf(", %s %d", name, n)
+		}
 	}
 	return text
 }

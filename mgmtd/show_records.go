@@ -212,12 +212,13 @@ func (e *execution) persistExplain(ctx context.Context, op eval.Operation) error
 	if e.json() {
 		type view struct {
 			Member    string   `json:"member"`
+			Outcome   string   `json:"outcome"`
 			Steps     []string `json:"steps"`
 			Dataplane string   `json:"dataplane"`
 		}
 		views := []view{}
 		for _, r := range replies {
-			views = append(views, view{r.GetMember(), append([]string{}, r.GetSteps()...), r.GetDataplane()})
+			views = append(views, view{r.GetMember(), r.GetOutcome(), append([]string{}, r.GetSteps()...), r.GetDataplane()})
 		}
 		return writeJSON(e.out, map[string]any{"replies": views})
 	}
@@ -252,20 +253,9 @@ func (e *execution) persistForecast(ctx context.Context, op eval.Operation) erro
 		return err
 	}
 	if e.json() {
-		type view struct {
-			Pool        string  `json:"pool"`
-			Node        string  `json:"node"`
-			Clients     uint64  `json:"clients"`
-			LastSeen    *uint64 `json:"last_seen_seconds"`
-			EmptyIn     *uint64 `json:"empty_in_seconds"`
-			Connections uint32  `json:"connections"`
-			Dataplane   string  `json:"dataplane"`
-		}
-		views := []view{}
+		views := []forecastView{}
 		for _, m := range members {
-			views = append(views, view{
-				m.GetPool(), m.GetNode(), m.GetClients(), m.LastSeenSeconds, m.EmptyInSeconds, m.GetConnections(), m.GetDataplane(),
-			})
+			views = append(views, forecastOf(m))
 		}
 		return writeJSON(e.out, map[string]any{"members": views})
 	}
@@ -274,7 +264,11 @@ func (e *execution) persistForecast(ctx context.Context, op eval.Operation) erro
 		return err
 	}
 	for _, m := range members {
-		err := t.row(m.GetPool(), n.address(m.GetNode()), strconv.FormatUint(m.GetClients(), 10), optional(m.LastSeenSeconds, "-"), emptyIn(m), strconv.FormatUint(uint64(m.GetConnections()), 10), m.GetDataplane())
+		clients := strconv.FormatUint(m.GetClients(), 10)
+		if !countsClients(m) {
+			clients = "by " + pb.EnumWord(m.GetPersistMode())
+		}
+		err := t.row(m.GetPool(), n.address(m.GetNode()), clients, optional(m.LastSeenSeconds, "-"), emptyIn(m), strconv.FormatUint(uint64(m.GetConnections()), 10), m.GetDataplane())
 		if err != nil {
 			return err
 		}
@@ -282,9 +276,25 @@ func (e *execution) persistForecast(ctx context.Context, op eval.Operation) erro
 	return t.flush()
 }
 
+// forecastOf is the JSON of one member. How many clients it has is null where they hold their member themselves; when it is empty
+// is null there too, and where records never end.
+func forecastOf(m *pb.ForecastMember) forecastView {
+	v := forecastView{
+		Pool: m.GetPool(), Node: m.GetNode(), Mode: pb.EnumWord(max(m.GetPersistMode(), pb.PersistMode_PERSIST_MODE_NONE)),
+		LastSeen: m.LastSeenSeconds, EmptyIn: m.EmptyInSeconds, Connections: m.GetConnections(), Dataplane: m.GetDataplane(),
+	}
+	if countsClients(m) {
+		v.Clients = new(m.GetClients())
+	}
+	return v
+}
+
 // emptyIn says when nobody is bound to a member any more.
 func emptyIn(m *pb.ForecastMember) string {
-	if m.GetClients() == 0 {
+	switch {
+	case !countsClients(m):
+		return notKnown
+	case m.GetClients() == 0:
 		return "now"
 	}
 	return optional(m.EmptyInSeconds, "never")

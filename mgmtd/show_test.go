@@ -59,7 +59,7 @@ func showAdminWith(t *testing.T, c Config, dataplanes int) ([]*fakeDataplane, *a
 				{Address: "10.0.0.1:80", Protocol: "tcp", InEffect: true, Connections: &pb.ConnectionCounters{Current: 1, Max: 2, Total: 3}, Bytes: &pb.ByteCounters{In: 100, Out: 200}},
 				{Address: "10.0.0.2:443", Protocol: "http", Reason: "address not available"},
 			},
-			Pools: []*pb.PoolStatistics{{Name: "web", Records: 1, Members: []*pb.MemberStatistics{
+			Pools: []*pb.PoolStatistics{{Name: "web", Records: 1, Persistence: &pb.PersistOutcomes{None: 1, Valid: 2, Bound: 1}, Members: []*pb.MemberStatistics{
 				{Address: "10.1.1.1:80", State: pb.MemberState_MEMBER_STATE_UNCHECKED, Connections: &pb.ConnectionCounters{Current: 1, Max: 2, Total: 3}, Bytes: &pb.ByteCounters{In: 100, Out: 200}},
 				{Address: "10.1.1.2:80", State: pb.MemberState_MEMBER_STATE_ADDRESS_DISABLED},
 			}}},
@@ -82,6 +82,7 @@ func TestShow_text(t *testing.T) {
 		"pool web show": `POOL web    LB_MODE ratio_member
 |     (cur, max, limit, tot) = (1, 2, 0, 3)
 |     (pckts,bits) in = (-, 800), out = (-, 1600)
+|     persist_mode simple, records 1, none 1, valid 2, bound 1
 +-    MEMBER 10.1.1.1:http  UNCHECKED  ratio 3
       (cur, max, limit, tot) = (1, 2, 0, 3)
       (pckts,bits) in = (-, 800), out = (-, 1600)
@@ -193,9 +194,9 @@ func TestShow_json(t *testing.T) {
 		"sysctl bigip.persist_on_any_vip": `{"sysctl":{"bigip.persist_on_any_vip":0}}`,
 		"pool web persist clear":          `{"cleared":2}`,
 		"pool web stats reset":            `{}`,
-		"persist forecast node 10.1.1.1:80": `{"members":[{"pool":"web","node":"10.1.1.1:80","clients":3,"last_seen_seconds":9,` +
+		"persist forecast node 10.1.1.1:80": `{"members":[{"pool":"web","node":"10.1.1.1:80","persist_mode":"simple","clients":3,"last_seen_seconds":9,` +
 			`"empty_in_seconds":null,"connections":1,"dataplane":"dp0"}]}`,
-		"pool web persist explain client 127.0.0.9": `{"replies":[{"member":"10.1.1.1:80","steps":["pool web","no record of 127.0.0.9"],"dataplane":"dp0"}]}`,
+		"pool web persist explain client 127.0.0.9": `{"replies":[{"member":"10.1.1.1:80","outcome":"none","steps":["pool web","no record of 127.0.0.9"],"dataplane":"dp0"}]}`,
 		"version": `{"version":"test"}`,
 	}
 	for command, want := range tests {

@@ -23,6 +23,7 @@ func TestShow_silent_dataplane(t *testing.T) {
 		"pool web show": `POOL web    LB_MODE ratio_member
 |     (cur, max, limit, tot) = (-, -, 0, -)
 |     (pckts,bits) in = (-, -), out = (-, -)
+|     persist_mode simple, records -
 +-    MEMBER 10.1.1.1:http  -  ratio 3
       (cur, max, limit, tot) = (-, -, 0, -)
       (pckts,bits) in = (-, -), out = (-, -)
@@ -69,6 +70,7 @@ func TestShow_one_of_two_is_silent(t *testing.T) {
 	want := `POOL web    LB_MODE ratio_member
 |     (cur, max, limit, tot) = (1, 2, 0, 3)
 |     (pckts,bits) in = (-, 800), out = (-, 1600)
+|     persist_mode simple, records 1, none 1, valid 2, bound 1
 +-    MEMBER 10.1.1.1:http  UNCHECKED  ratio 3  on dp0
       (cur, max, limit, tot) = (1, 2, 0, 3)
       (pckts,bits) in = (-, 800), out = (-, 1600)

@@ -1,6 +1,7 @@
 package mgmtd
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 
@@ -47,6 +48,8 @@ type poolView struct {
 	Members     []memberView   `json:"members"`
 	Records     uint64         `json:"records"`
 	Persistence *persistCounts `json:"persistence,omitempty"`
+	// mode is the word of how the pool persists; "none" where it does not.
+	mode string
 }
 
 type memberView struct {
@@ -66,16 +69,28 @@ type persistCounts struct{ outcomes *pb.PersistOutcomes }
 
 // MarshalJSON implements json.Marshaler.
 func (c *persistCounts) MarshalJSON() ([]byte, error) {
-	m, b := c.outcomes.ProtoReflect(), []byte("{")
-	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
-		if i > 0 {
+	b := []byte("{")
+	for name, n := range c.each() {
+		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(strconv.AppendQuote(b, string(fields.Get(i).Name())), ':')
-		b = strconv.AppendUint(b, m.Get(fields.Get(i)).Uint(), 10)
+		b = append(strconv.AppendQuote(b, name), ':')
+		b = strconv.AppendUint(b, n, 10)
 	}
 	return append(b, '}'), nil
+}
+
+// each lists the outcomes by their words.
+func (c *persistCounts) each() iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		m := c.outcomes.ProtoReflect()
+		fields := m.Descriptor().Fields()
+		for i := range fields.Len() {
+			if !yield(string(fields.Get(i).Name()), m.Get(fields.Get(i)).Uint()) {
+				return
+			}
+		}
+	}
 }
 
 type virtualView struct {
@@ -130,6 +145,17 @@ type recordView struct {
 	Node        string  `json:"node"`
 	Age         uint64  `json:"age_seconds"`
 	Expires     *uint64 `json:"expires_in_seconds"`
+	Connections uint32  `json:"connections"`
+	Dataplane   string  `json:"dataplane"`
+}
+
+type forecastView struct {
+	Pool        string  `json:"pool"`
+	Node        string  `json:"node"`
+	Mode        string  `json:"persist_mode"`
+	Clients     *uint64 `json:"clients"`
+	LastSeen    *uint64 `json:"last_seen_seconds"`
+	EmptyIn     *uint64 `json:"empty_in_seconds"`
 	Connections uint32  `json:"connections"`
 	Dataplane   string  `json:"dataplane"`
 }

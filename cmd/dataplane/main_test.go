@@ -110,12 +110,13 @@ func TestRun(t *testing.T) {
 	for _, want := range []string{
 		`bigpipe_dataplane_applied_revision 1`, `bigpipe_dataplane_member_usable{member="10.0.0.1:80",pool="p",state="unchecked"} 1`,
 		`bigpipe_dataplane_member_connections{member="10.0.0.1:80",pool="p"} 0`, `bigpipe_dataplane_pool_records{pool="p"} 0`, "go_goroutines",
+		`bigpipe_dataplane_persistence_total{outcome="malformed",pool="q"} 0`, `bigpipe_dataplane_persistence_total{outcome="evicted",pool="q"} 0`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the metrics have no %s", want)
 		}
 	}
-	for _, zero := range []string{"bigpipe_dataplane_persistence_total", "bigpipe_dataplane_member_connections_total"} {
+	for _, zero := range []string{`bigpipe_dataplane_persistence_total{outcome="none",pool="p"}`, "bigpipe_dataplane_member_connections_total"} {
 		if strings.Contains(body, zero) {
 			t.Errorf("the metrics have %s of a pool without traffic", zero)
 		}
@@ -139,9 +140,10 @@ func apply(t *testing.T, socket string) {
 		t.Fatal(err)
 	}
 	pool := &pb.Pool{Name: "p", Members: []*pb.Member{{Address: "10.0.0.1:80"}}}
+	persistent := &pb.Pool{Name: "q", PersistMode: pb.PersistMode_PERSIST_MODE_STICKY.Enum(), Members: pool.GetMembers()}
 	err = stream.Send(&pb.ApplyRequest{
 		Header:  &pb.ApplyHeader{Protocol: pb.ApplyProtocol, StoreId: "s", Full: true, Revision: 1},
-		Changed: []*pb.Object{{Kind: &pb.Object_Pool{Pool: pool}}},
+		Changed: []*pb.Object{{Kind: &pb.Object_Pool{Pool: pool}}, {Kind: &pb.Object_Pool{Pool: persistent}}},
 	})
 	if err != nil {
 		t.Fatal(err)

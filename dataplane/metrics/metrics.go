@@ -50,7 +50,8 @@ var (
 // Describe implements prometheus.Collector. Series come and go with the configuration, so nothing is promised.
 func (c collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. Counters of virtual servers, pools and members are there once they are not 0.
+// Collect implements prometheus.Collector. Counters of virtual servers and members are there once they are not 0,
+// outcomes of persistence from the start.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -95,11 +96,15 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descMonitorUp, oneIf(up), m.GetNode(), m.GetMonitor(), pb.EnumWord(m.GetState()))
 	}
 	for _, p := range s.GetPools() {
-		collectPool(p, gauge, counted)
+		outcomes := counted
+		if p.GetPersistMode() != pb.PersistMode_PERSIST_MODE_NONE {
+			outcomes = counter // from the start
+		}
+		collectPool(p, gauge, counted, outcomes)
 	}
 }
 
-func collectPool(p *pb.PoolStatistics, gauge func(*prometheus.Desc, float64, ...string), counted func(*prometheus.Desc, uint64, ...string)) {
+func collectPool(p *pb.PoolStatistics, gauge func(*prometheus.Desc, float64, ...string), counted, outcomes func(*prometheus.Desc, uint64, ...string)) {
 	name := p.GetName()
 	for _, m := range p.GetMembers() {
 		state := m.GetState()
@@ -115,7 +120,7 @@ func collectPool(p *pb.PoolStatistics, gauge func(*prometheus.Desc, float64, ...
 	out := p.GetPersistence().ProtoReflect()
 	for i := range out.Descriptor().Fields().Len() {
 		f := out.Descriptor().Fields().Get(i)
-		counted(descPersist, out.Get(f).Uint(), name, string(f.Name()))
+		outcomes(descPersist, out.Get(f).Uint(), name, string(f.Name()))
 	}
 }
 

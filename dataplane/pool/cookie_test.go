@@ -235,47 +235,6 @@ func TestCookieForms(t *testing.T) {
 	})
 }
 
-func TestExplain(t *testing.T) {
-	b := newBench(t)
-	p := b.set(inserting("web", s1, s2))
-	for range 3 { // nothing moves
-		m, steps := p.Explain(&Input{Client: at("127.0.0.9:1"), Virtual: at(web), Request: request()})
-		if text := strings.Join(steps, "\n"); m.Addr != at(s1) || !strings.Contains(text, "none") || !strings.Contains(text, "sets cookie BIGipServerweb to "+value1) {
-			t.Errorf("%s:\n%s", m.Addr, text)
-		}
-	}
-	m, steps := p.Explain(&Input{Client: at("127.0.0.9:1"), Virtual: at(web), Request: request(cookie2)})
-	if text := strings.Join(steps, "\n"); m.Addr != at(s2) || !strings.Contains(text, "names member "+s2) {
-		t.Errorf("%s:\n%s", m.Addr, text)
-	}
-	if out := p.Outcomes(); out.GetNone()+out.GetValid()+out.GetBound() != 0 {
-		t.Errorf("an explanation was counted: %v", out)
-	}
-
-	r := b.set(simple("simple", 60, s1, s2))
-	if m, steps := r.Explain(in(client, web)); m.Addr != at(s1) || !strings.Contains(strings.Join(steps, "\n"), "no record of 127.0.0.9 on "+web) {
-		t.Errorf("%s: %q", m.Addr, steps)
-	}
-	if b.records() != 0 {
-		t.Error("an explanation made a record")
-	}
-	b.want(b.visit("simple", client, web), s1)
-	b.pass(10 * time.Second)
-	m, steps = r.Explain(in(client, web))
-	if text := strings.Join(steps, "\n"); m.Addr != at(s1) || !strings.Contains(text, "names "+s1+", is 10s old and ends in 50s") {
-		t.Errorf("%s: %s", m.Addr, text)
-	}
-	b.nodes[s1] = &pb.Node{Up: no()}
-	r = b.set(r.Config)
-	m, steps = r.Explain(in(client, web))
-	if text := strings.Join(steps, "\n"); m.Addr != at(s2) || !strings.Contains(text, "forced_down") || !strings.Contains(text, "the record moves") {
-		t.Errorf("%s: %s", m.Addr, text)
-	}
-	if n := m.Counters().Counts(); n.Current != 0 || n.Max != 0 {
-		t.Errorf("an explanation opened connections: %+v", n)
-	}
-}
-
 func TestHandOver(t *testing.T) {
 	b := newBench(t)
 	p := b.set(simple("p", 60, n1+":80", n2+":80"))

@@ -67,7 +67,11 @@ func (p *Pool) Choose(d *Decision, in *Input) error {
 }
 
 func (d *Decision) choose(in *Input) error {
-	d.pool.groups.look()
+	if d.dry() {
+		d.pool.groups.refresh()
+	} else {
+		d.pool.groups.look()
+	}
 	if d.pool.mode.Keyed() {
 		d.key = d.pool.key(in)
 	}
@@ -80,6 +84,7 @@ func (d *Decision) choose(in *Input) error {
 	}
 	if !d.dry() {
 		d.pool.shared.outcomes.add(d.shard, d.outcome)
+		d.pool.tell(d.outcome, 1, in.Client.Addr())
 	}
 	return d.counted(err)
 }
@@ -128,12 +133,16 @@ func (d *Decision) did(action Outcome) {
 	d.action = action
 	if !d.dry() {
 		d.pool.shared.outcomes.add(d.shard, action)
+		d.pool.tell(action, 1, d.record.key.Prefix().Addr())
 	}
 }
 
 // balance takes the next member by the pool's mode that may be used and was not tried: of the priority groups that take
 // traffic, or where none of these is left, of all. Where there is none, those are tried of which nothing is known yet.
 func (d *Decision) balance() error {
+	if d.dry() {
+		d.passedOver()
+	}
 	for {
 		ask := balance.Ask{Usable: d.pool.preferred, Tried: d.tried, Key: d.key}
 		i, ok := d.picker().Pick(ask)

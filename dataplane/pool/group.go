@@ -46,6 +46,13 @@ func (g *groups) look() {
 	}
 }
 
+// refresh is look without counting a choice.
+func (g *groups) refresh() {
+	if g != nil {
+		g.count()
+	}
+}
+
 // count sets the lowest priority that takes traffic.
 func (g *groups) count() {
 	usable := 0

@@ -1,9 +1,6 @@
 package pool
 
 import (
-	"fmt"
-
-	"bigpipe/dataplane/balance"
 	"bigpipe/dataplane/cookie"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
@@ -58,47 +55,4 @@ func (p *Pool) warnPrintedOrder(name cookie.Name) {
 	if !p.shared.printedOrder.Swap(true) {
 		p.log.Warn("cookie names its member in the reversed byte order", "pool", p.Name, "cookie", name.String())
 	}
-}
-
-// trace collects the steps of a choice that is explained and not made.
-type trace struct {
-	steps  []string
-	picker balance.Picker
-}
-
-// dry reports whether the choice is only explained: nothing may change.
-func (d *Decision) dry() bool { return d.trace != nil }
-
-func (d *Decision) picker() balance.Picker {
-	if d.trace != nil {
-		return d.trace.picker
-	}
-	return d.pool.picker
-}
-
-// step notes a step where a choice is explained; callers ask dry first, so that nothing is formatted in earnest.
-func (d *Decision) step(format string, args ...any) {
-	d.trace.steps = append(d.trace.steps, fmt.Sprintf(format, args...))
-}
-
-// Explain tells which member a connection would get now, and why, a sentence a step. It goes the way of Choose and
-// changes nothing. The member is nil when there is none.
-func (p *Pool) Explain(in *Input) (m *Member, steps []string) {
-	t := &trace{picker: balance.New(p.mode, p.weights(), p.picker)}
-	d := Decision{pool: p, trace: t}
-	if p.persisted == nil {
-		d.step("pool %s does not persist", p.Name)
-	}
-	if err := d.choose(in); err != nil {
-		d.step("%v", err)
-		return nil, t.steps
-	}
-	if d.SetCookie() {
-		value := string(d.Member.cookie)
-		if p.cookies.reader.Ring != nil {
-			value = "an encrypted value"
-		}
-		d.step("the response sets cookie %s to %s", p.cookies.template.Name, value)
-	}
-	return d.Member, t.steps
 }

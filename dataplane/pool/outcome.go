@@ -33,14 +33,16 @@ const (
 	OutcomeBound
 	// OutcomeMoved counts records that were moved to another member.
 	OutcomeMoved
-	// OutcomeExpired counts cookies whose life was over.
+	// OutcomeExpired counts cookies whose life was over, and records that ran out.
 	OutcomeExpired
+	// OutcomeEvicted counts records that made room for others. The table counts them.
+	OutcomeEvicted
 	outcomes
 )
 
 var outcomeWords = [outcomes]string{
 	"off", "none", "malformed", "unknown_member", "down", "disabled_honoured", "other_pool", "table_full",
-	"valid", "bound", "moved", "expired",
+	"valid", "bound", "moved", "expired", "evicted",
 }
 
 // String returns the word.

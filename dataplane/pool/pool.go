@@ -105,6 +105,9 @@ type shared struct {
 	outcomes *tally
 	// expired and evicted are what the table had counted at the last reset.
 	expired, evicted atomic.Uint64
+	// toldExpired and toldEvicted are what the table had counted when it was logged last.
+	toldExpired, toldEvicted atomic.Uint64
+	telling                  telling
 	// unserved counts connections that found no member.
 	unserved atomic.Uint64
 	// printedOrder is set once a cookie in the byte order of seed 002 was met.
@@ -344,6 +347,14 @@ func (p *Pool) ResetOutcomes() {
 	p.shared.evicted.Store(records.Evicted)
 	p.shared.outcomes.reset()
 	p.shared.unserved.Store(0)
+}
+
+// PersistMode is how the pool persists; none where it does not, whatever it was told.
+func (p *Pool) PersistMode() pb.PersistMode {
+	if p.persisted == nil {
+		return pb.PersistMode_PERSIST_MODE_NONE
+	}
+	return p.Config.GetPersistMode()
 }
 
 // Unserved is how many connections found no member that they could use.

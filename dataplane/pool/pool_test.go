@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -27,7 +28,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, nodes: map[string]*pb.Node{}, ports: map[uint16]bool{}, pools: map[string]*Pool{}, global: &pb.Global{}}
-	b.env.Nodes = &Nodes{}
+	b.env.Nodes, b.env.Log = &Nodes{}, slog.New(slog.DiscardHandler)
 	b.env.Table = persist.New(persist.Options{Clock: b.now.Load, Limit: 1000})
 	b.configure()
 	return b

@@ -210,7 +210,7 @@ func (r *recordMethod) use(d *Decision) (bool, error) {
 // bind chooses and records in one moment, unless another connection was quicker: then its choice is followed.
 func (r *recordMethod) bind(d *Decision) (bool, error) {
 	if d.dry() {
-		return true, d.balance()
+		return true, r.explainBind(d)
 	}
 	d.record.binding = r.table.Bind(d.record.key, r.policy, d.offer)
 	switch d.record.binding.Outcome {
@@ -226,6 +226,20 @@ func (r *recordMethod) bind(d *Decision) (bool, error) {
 		d.outcome = OutcomeTableFull
 	}
 	return true, nil
+}
+
+// explainBind is bind where a choice is only explained.
+func (r *recordMethod) explainBind(d *Decision) error {
+	err := d.balance()
+	switch {
+	case err != nil, d.record.key.IsZero():
+	case !r.table.Room(r.policy.Pool):
+		d.step("the table of records is full: no record would be made")
+		d.outcome = OutcomeTableFull
+	case r.kind != persist.Cookie:
+		d.did(OutcomeBound)
+	}
+	return err
 }
 
 // offer lets the table record the choice that the pool's mode makes.

@@ -71,6 +71,16 @@ func PersistTimeout(p *pb.Pool) time.Duration {
 	return 0
 }
 
+// KeepsRecords reports whether a persistence mode keeps records of its clients; else they carry what binds them, or nothing does.
+func KeepsRecords(mode pb.PersistMode) bool {
+	switch mode {
+	case pb.PersistMode_PERSIST_MODE_SIMPLE, pb.PersistMode_PERSIST_MODE_STICKY, pb.PersistMode_PERSIST_MODE_SSL,
+		pb.PersistMode_PERSIST_MODE_SIP, pb.PersistMode_PERSIST_MODE_MSRDP:
+		return true
+	}
+	return false
+}
+
 // Mask says how many leading bits of an address count as a record's key.
 type Mask struct {
 	Bits4, Bits6 int

@@ -561,8 +561,11 @@ type ExplainReply struct {
 	// "" when none.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	// One sentence a step.
-	Steps         []string `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
-	Dataplane     string   `protobuf:"bytes,3,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
+	Steps     []string `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	Dataplane string   `protobuf:"bytes,3,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
+	// What persistence would find, by the name of its counter in PersistOutcomes: "none", "valid", ...; "" where the pool does not
+	// persist.
+	Outcome       string `protobuf:"bytes,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,6 +617,13 @@ func (x *ExplainReply) GetSteps() []string {
 func (x *ExplainReply) GetDataplane() string {
 	if x != nil {
 		return x.Dataplane
+	}
+	return ""
+}
+
+func (x *ExplainReply) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
 	}
 	return ""
 }
@@ -719,8 +729,11 @@ type ForecastMember struct {
 	EmptyInSeconds *uint64 `protobuf:"varint,5,opt,name=empty_in_seconds,json=emptyInSeconds,proto3,oneof" json:"empty_in_seconds,omitempty"`
 	Connections    uint32  `protobuf:"varint,6,opt,name=connections,proto3" json:"connections,omitempty"`
 	Dataplane      string  `protobuf:"bytes,7,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How the pool persists. Clients are counted by records: with a mode that keeps none (cookie, token, jroute) they hold their
+	// member themselves, and how many they are is not known.
+	PersistMode   PersistMode `protobuf:"varint,8,opt,name=persist_mode,json=persistMode,proto3,enum=bigpipe.v1.PersistMode" json:"persist_mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ForecastMember) Reset() {
@@ -800,6 +813,13 @@ func (x *ForecastMember) GetDataplane() string {
 		return x.Dataplane
 	}
 	return ""
+}
+
+func (x *ForecastMember) GetPersistMode() PersistMode {
+	if x != nil {
+		return x.PersistMode
+	}
+	return PersistMode_PERSIST_MODE_UNSPECIFIED
 }
 
 type ListConnectionsRequest struct {
@@ -1726,11 +1746,13 @@ func (x *PersistOutcomes) GetEvicted() uint64 {
 }
 
 type PoolStatistics struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Members       []*MemberStatistics    `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
-	Persistence   *PersistOutcomes       `protobuf:"bytes,3,opt,name=persistence,proto3" json:"persistence,omitempty"`
-	Records       uint64                 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Members     []*MemberStatistics    `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	Persistence *PersistOutcomes       `protobuf:"bytes,3,opt,name=persistence,proto3" json:"persistence,omitempty"`
+	Records     uint64                 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
+	// How the pool persists; none where it does not.
+	PersistMode   PersistMode `protobuf:"varint,5,opt,name=persist_mode,json=persistMode,proto3,enum=bigpipe.v1.PersistMode" json:"persist_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1791,6 +1813,13 @@ func (x *PoolStatistics) GetRecords() uint64 {
 		return x.Records
 	}
 	return 0
+}
+
+func (x *PoolStatistics) GetPersistMode() PersistMode {
+	if x != nil {
+		return x.PersistMode
+	}
+	return PersistMode_PERSIST_MODE_UNSPECIFIED
 }
 
 type UnitStatistics struct {
@@ -2166,15 +2195,16 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\f_destinationB\t\n" +
 	"\a_cookieB\n" +
 	"\n" +
-	"\b_virtual\"Z\n" +
+	"\b_virtual\"t\n" +
 	"\fExplainReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x14\n" +
 	"\x05steps\x18\x02 \x03(\tR\x05steps\x12\x1c\n" +
-	"\tdataplane\x18\x03 \x01(\tR\tdataplane\"%\n" +
+	"\tdataplane\x18\x03 \x01(\tR\tdataplane\x12\x18\n" +
+	"\aoutcome\x18\x04 \x01(\tR\aoutcome\"%\n" +
 	"\x0fForecastRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"E\n" +
 	"\rForecastReply\x124\n" +
-	"\amembers\x18\x01 \x03(\v2\x1a.bigpipe.v1.ForecastMemberR\amembers\"\x9d\x02\n" +
+	"\amembers\x18\x01 \x03(\v2\x1a.bigpipe.v1.ForecastMemberR\amembers\"\xd9\x02\n" +
 	"\x0eForecastMember\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -2182,7 +2212,8 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x11last_seen_seconds\x18\x04 \x01(\x04H\x00R\x0flastSeenSeconds\x88\x01\x01\x12-\n" +
 	"\x10empty_in_seconds\x18\x05 \x01(\x04H\x01R\x0eemptyInSeconds\x88\x01\x01\x12 \n" +
 	"\vconnections\x18\x06 \x01(\rR\vconnections\x12\x1c\n" +
-	"\tdataplane\x18\a \x01(\tR\tdataplaneB\x14\n" +
+	"\tdataplane\x18\a \x01(\tR\tdataplane\x12:\n" +
+	"\fpersist_mode\x18\b \x01(\x0e2\x17.bigpipe.v1.PersistModeR\vpersistModeB\x14\n" +
 	"\x12_last_seen_secondsB\x13\n" +
 	"\x11_empty_in_seconds\"\x8d\x01\n" +
 	"\x16ListConnectionsRequest\x12\x1b\n" +
@@ -2269,12 +2300,13 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x05bound\x18\n" +
 	" \x01(\x04R\x05bound\x12\x14\n" +
 	"\x05moved\x18\v \x01(\x04R\x05moved\x12\x18\n" +
-	"\aevicted\x18\f \x01(\x04R\aevicted\"\xb5\x01\n" +
+	"\aevicted\x18\f \x01(\x04R\aevicted\"\xf1\x01\n" +
 	"\x0ePoolStatistics\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\amembers\x18\x02 \x03(\v2\x1c.bigpipe.v1.MemberStatisticsR\amembers\x12=\n" +
 	"\vpersistence\x18\x03 \x01(\v2\x1b.bigpipe.v1.PersistOutcomesR\vpersistence\x12\x18\n" +
-	"\arecords\x18\x04 \x01(\x04R\arecords\"\x80\x03\n" +
+	"\arecords\x18\x04 \x01(\x04R\arecords\x12:\n" +
+	"\fpersist_mode\x18\x05 \x01(\x0e2\x17.bigpipe.v1.PersistModeR\vpersistMode\"\x80\x03\n" +
 	"\x0eUnitStatistics\x12%\n" +
 	"\x0euptime_seconds\x18\x01 \x01(\x04R\ruptimeSeconds\x12@\n" +
 	"\vconnections\x18\x02 \x01(\v2\x1e.bigpipe.v1.ConnectionCountersR\vconnections\x12.\n" +
@@ -2373,33 +2405,35 @@ var file_bigpipe_v1_operation_proto_depIdxs = []int32{
 	2,  // 3: bigpipe.v1.ListRecordsReply.records:type_name -> bigpipe.v1.Record
 	1,  // 4: bigpipe.v1.ClearRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
 	11, // 5: bigpipe.v1.ForecastReply.members:type_name -> bigpipe.v1.ForecastMember
-	14, // 6: bigpipe.v1.ListConnectionsReply.connections:type_name -> bigpipe.v1.Connection
-	19, // 7: bigpipe.v1.StatisticsReply.virtuals:type_name -> bigpipe.v1.VirtualStatistics
-	24, // 8: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
-	25, // 9: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
-	21, // 10: bigpipe.v1.StatisticsReply.nodes:type_name -> bigpipe.v1.NodeStatistics
-	22, // 11: bigpipe.v1.StatisticsReply.monitors:type_name -> bigpipe.v1.MonitorStatistics
-	17, // 12: bigpipe.v1.VirtualStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 13: bigpipe.v1.VirtualStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 14: bigpipe.v1.MemberStatistics.state:type_name -> bigpipe.v1.MemberState
-	17, // 15: bigpipe.v1.MemberStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 16: bigpipe.v1.MemberStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 17: bigpipe.v1.NodeStatistics.state:type_name -> bigpipe.v1.MemberState
-	17, // 18: bigpipe.v1.NodeStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 19: bigpipe.v1.NodeStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 20: bigpipe.v1.MonitorStatistics.state:type_name -> bigpipe.v1.MemberState
-	20, // 21: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
-	23, // 22: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
-	17, // 23: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 24: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	30, // 25: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
-	0,  // 26: bigpipe.v1.NodeState.state:type_name -> bigpipe.v1.MemberState
-	0,  // 27: bigpipe.v1.NodeState.was:type_name -> bigpipe.v1.MemberState
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	31, // 6: bigpipe.v1.ForecastMember.persist_mode:type_name -> bigpipe.v1.PersistMode
+	14, // 7: bigpipe.v1.ListConnectionsReply.connections:type_name -> bigpipe.v1.Connection
+	19, // 8: bigpipe.v1.StatisticsReply.virtuals:type_name -> bigpipe.v1.VirtualStatistics
+	24, // 9: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
+	25, // 10: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
+	21, // 11: bigpipe.v1.StatisticsReply.nodes:type_name -> bigpipe.v1.NodeStatistics
+	22, // 12: bigpipe.v1.StatisticsReply.monitors:type_name -> bigpipe.v1.MonitorStatistics
+	17, // 13: bigpipe.v1.VirtualStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 14: bigpipe.v1.VirtualStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 15: bigpipe.v1.MemberStatistics.state:type_name -> bigpipe.v1.MemberState
+	17, // 16: bigpipe.v1.MemberStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 17: bigpipe.v1.MemberStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 18: bigpipe.v1.NodeStatistics.state:type_name -> bigpipe.v1.MemberState
+	17, // 19: bigpipe.v1.NodeStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 20: bigpipe.v1.NodeStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 21: bigpipe.v1.MonitorStatistics.state:type_name -> bigpipe.v1.MemberState
+	20, // 22: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
+	23, // 23: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
+	31, // 24: bigpipe.v1.PoolStatistics.persist_mode:type_name -> bigpipe.v1.PersistMode
+	17, // 25: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	18, // 26: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	30, // 27: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
+	0,  // 28: bigpipe.v1.NodeState.state:type_name -> bigpipe.v1.MemberState
+	0,  // 29: bigpipe.v1.NodeState.was:type_name -> bigpipe.v1.MemberState
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_operation_proto_init() }
