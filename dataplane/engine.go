@@ -34,7 +34,7 @@ var (
 
 // EngineOptions are what an engine is made with. The zero value is a dataplane that keeps nothing on disk.
 type EngineOptions struct {
-	// StateDir is where the applied configuration is kept; "" keeps none.
+	// StateDir is where the applied configuration and the persistence records are kept; "" keeps none.
 	StateDir string
 	// Addresses says what to bind and dial; nil is what the configuration says.
 	Addresses *AddressMap
@@ -67,6 +67,9 @@ type Engine struct {
 	mu      sync.Mutex // guards all below and every change of running
 	journal *journal   // nil without a state directory, and at the end
 	disk    disk
+
+	recordFile *recordFile // nil without a state directory
+	former     bool        // records are of the process before: their pools may have changed since
 
 	keys keys // of cookies
 
@@ -109,6 +112,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		if o.Taken != nil {
 			o.Taken.Close()
 		} else if e.journal != nil {
+			e.recordFile.end()
 			e.journal.close()
 		}
 		return nil, err
@@ -129,6 +133,9 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 	} else {
 		e.holds.settle()
 	}
+	if e.recordFile != nil {
+		e.stopped.Go(func() { e.recordFile.keep(e.stop) })
+	}
 	e.stopped.Go(e.beat)
 	e.stopped.Go(e.followHealth)
 	return e, nil
@@ -140,6 +147,7 @@ func (e *Engine) restore(o *EngineOptions) (tree *config.Tree, applied *pb.Apply
 	case o.Taken != nil:
 		t := o.Taken
 		e.records = t.records
+		e.recordFile = newRecordFile(o.StateDir, e.records, o.Log)
 		e.journal = &journal{path: filepath.Join(o.StateDir, journalName), lock: t.lock}
 		return t.tree, t.header, nil
 	case o.StateDir == "":
@@ -154,6 +162,10 @@ func (e *Engine) restore(o *EngineOptions) (tree *config.Tree, applied *pb.Apply
 	case err != nil:
 		return nil, nil, fmt.Errorf("state directory: %w", err)
 	}
+	e.records, e.former = restoreRecords(o.StateDir, o.Log), true
+	e.records.SetLimit(persist.DefaultLimit)
+	e.recordFile = newRecordFile(o.StateDir, e.records, o.Log)
+	e.recordFile.begin()
 	return tree, applied, nil
 }
 
@@ -200,6 +212,7 @@ func (e *Engine) Close(ctx context.Context) {
 	e.flush()
 	e.mu.Lock()
 	if e.journal != nil {
+		e.recordFile.end()
 		e.journal.close() // the next dataplane need not wait for the last connection
 		e.journal = nil
 	}
@@ -216,6 +229,9 @@ func (e *Engine) Close(ctx context.Context) {
 	e.heard.Wait()
 	end()
 	e.holds.close()
+	if e.recordFile != nil {
+		e.recordFile.sync.Wait()
+	}
 	e.presence.watch.Close()
 	e.connections.Close()
 }
@@ -300,6 +316,10 @@ func (e *Engine) run(next *runtime, changes []config.Change) {
 	next.compileRules(touched.rules)
 	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses, &e.shares)
 	e.limitRecords(next.view)
+	if e.former && next.applied.GetProtocol() != 0 { // else it is damaged, and a whole one is to come
+		retime.all(next.pools)
+		e.former = false
+	}
 	retime.apply(e.records)
 	for _, v := range gone {
 		e.gone.add(v.counters.Counts())

@@ -68,12 +68,14 @@ func (g *giver) hand(conn *handover.Conn) error {
 	if err := expect(conn, sayReady, prepareLimit); err != nil {
 		return fmt.Errorf("the other process is not ready: %w", err)
 	}
+	e.recordFile.end()
 	r := e.running.Load()
 	endpoints := r.endpoints()
 	for _, l := range endpoints {
 		l.Pause()
 	}
 	if err := g.cede(conn, began); err != nil {
+		e.recordFile.resume()
 		for _, l := range endpoints {
 			l.Resume()
 		}

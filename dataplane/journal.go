@@ -156,29 +156,48 @@ func (j *journal) read(text io.Reader) (*config.Tree, *pb.ApplyHeader, error) {
 
 // readEntry returns io.EOF only where an entry could begin.
 func readEntry(r io.Reader) (kind byte, request *pb.ApplyRequest, size int64, err error) {
-	var head [journalHeader]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, 0, err
-	}
-	length := binary.BigEndian.Uint32(head[:])
-	if length > journalMaxEntry {
-		return 0, nil, 0, fmt.Errorf("an entry of %d bytes", length)
-	}
-	payload, err := io.ReadAll(io.LimitReader(r, int64(length)))
+	kind, payload, err := readFrame(r, journalMaxEntry)
 	if err != nil {
 		return 0, nil, 0, err
-	}
-	if len(payload) < int(length) {
-		return 0, nil, 0, io.ErrUnexpectedEOF
-	}
-	if checksum(head[8], payload) != binary.BigEndian.Uint32(head[4:]) {
-		return 0, nil, 0, errors.New("wrong checksum")
 	}
 	request = &pb.ApplyRequest{}
 	if err := proto.Unmarshal(payload, request); err != nil {
 		return 0, nil, 0, err
 	}
-	return head[8], request, journalHeader + int64(length), nil
+	return kind, request, journalHeader + int64(len(payload)), nil
+}
+
+var errChecksum = errors.New("wrong checksum")
+
+// readFrame reads an entry of most bytes at most. It returns io.EOF only where an entry could begin, and
+// io.ErrUnexpectedEOF where the text ends in one.
+func readFrame(r io.Reader, most uint32) (kind byte, payload []byte, err error) {
+	var head [journalHeader]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	length := binary.BigEndian.Uint32(head[:])
+	if length > most {
+		return 0, nil, fmt.Errorf("an entry of %d bytes", length)
+	}
+	if payload, err = io.ReadAll(io.LimitReader(r, int64(length))); err != nil {
+		return 0, nil, err
+	}
+	if len(payload) < int(length) {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	if checksum(head[8], payload) != binary.BigEndian.Uint32(head[4:]) {
+		return 0, nil, errChecksum
+	}
+	return head[8], payload, nil
+}
+
+// seal fills in the head of an entry, which is the first journalHeader bytes.
+func seal(entry []byte, kind byte) {
+	payload := entry[journalHeader:]
+	binary.BigEndian.PutUint32(entry, uint32(len(payload)))
+	binary.BigEndian.PutUint32(entry[4:], checksum(kind, payload))
+	entry[8] = kind
 }
 
 func checksum(kind byte, payload []byte) uint32 {
@@ -186,18 +205,14 @@ func checksum(kind byte, payload []byte) uint32 {
 }
 
 func writeEntry(w io.Writer, kind byte, request *pb.ApplyRequest) (int64, error) {
-	entry := make([]byte, journalHeader, 1<<10)
-	entry[8] = kind
-	entry, err := proto.MarshalOptions{}.MarshalAppend(entry, request)
+	entry, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, journalHeader, 1<<10), request)
 	if err != nil {
 		return 0, err
 	}
-	payload := entry[journalHeader:]
-	if len(payload) > journalMaxEntry {
-		return 0, fmt.Errorf("an entry of %d bytes", len(payload))
+	if length := len(entry) - journalHeader; length > journalMaxEntry {
+		return 0, fmt.Errorf("an entry of %d bytes", length)
 	}
-	binary.BigEndian.PutUint32(entry, uint32(len(payload)))
-	binary.BigEndian.PutUint32(entry[4:], checksum(kind, payload))
+	seal(entry, kind)
 	n, err := w.Write(entry)
 	return int64(n), err
 }

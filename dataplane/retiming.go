@@ -9,6 +9,7 @@ import (
 // is gone, or persists in another way now, are cleared.
 type retiming struct {
 	pools map[persist.PoolID]timing
+	whole bool // there are no other pools
 }
 
 type timing struct {
@@ -32,10 +33,19 @@ func (t *retiming) note(old, next *pool.Pool) {
 	}
 }
 
+// all takes in every pool that there is.
+func (t *retiming) all(pools map[string]*pool.Pool) {
+	t.whole = true
+	for _, p := range pools {
+		kind, policy := p.Policy()
+		t.pools[p.ID] = timing{kind: kind, policy: policy}
+	}
+}
+
 // over reports whether the pool that bound a record has no use for it any more.
 func (t *retiming) over(r *persist.Record) bool {
 	now, ok := t.pools[r.Pool]
-	return ok && now.kind != r.Key.Kind()
+	return ok && now.kind != r.Key.Kind() || !ok && t.whole
 }
 
 func (t *retiming) policy(r *persist.Record) (persist.Policy, bool) {
@@ -44,7 +54,7 @@ func (t *retiming) policy(r *persist.Record) (persist.Policy, bool) {
 }
 
 func (t *retiming) apply(table *persist.Table) {
-	if len(t.pools) == 0 {
+	if len(t.pools) == 0 && !t.whole {
 		return
 	}
 	table.Clear(persist.Filter{}, func(r *persist.Record) bool { return !t.over(r) })

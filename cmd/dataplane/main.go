@@ -21,7 +21,7 @@ import (
 )
 
 type flags struct {
-	StateDir string   `default:"/var/lib/bigpipe/dataplane" placeholder:"DIR" help:"Where the last applied configuration is kept (${default})."`
+	StateDir string   `default:"/var/lib/bigpipe/dataplane" placeholder:"DIR" help:"Where the last applied configuration and the persistence records are kept (${default})."`
 	Listen   string   `default:"unix:///run/bigpipe/dataplane.sock" placeholder:"ADDR" help:"Where mgmtd finds it: unix:///path or host:port (${default})."`
 	Metrics  string   `placeholder:"HOST:PORT" help:"Serve /metrics, /healthz and /readyz; on loopback /debug/pprof too."`
 	Map      []string `placeholder:"REAL=LOCAL" help:"Bind or dial LOCAL where the configuration says REAL: an address, address:port, or a network."`

@@ -227,7 +227,10 @@ func (t *Table) Accepted(h *Handle) {
 	defer s.mu.Unlock()
 	h.accepted, h.settled = true, true
 	sl := s.slab.at(r)
-	sl.flags |= flagAccepted
+	if sl.flags&flagAccepted == 0 {
+		sl.flags = sl.flags&^flagKept | flagAccepted
+		s.slab.trace(r)
+	}
 	sl.used = max(sl.used, now)
 	if sl.class != h.class {
 		s.retime(r, h.class, now)

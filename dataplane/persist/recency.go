@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -25,7 +26,12 @@ const insertSteps = 16
 
 // insert enters a slot at the place of its last use, which is at or near the end: only connections that failed and
 // imported records are not the latest.
-func (q *recency) insert(b *slab, pool uint32, r ref) {
+func (q *recency) insert(b *slab, pool uint32, r ref) { q.insertWithin(b, pool, r, insertSteps) }
+
+// insertLast enters a slot at the end; sort is to follow.
+func (q *recency) insertLast(b *slab, pool uint32, r ref) { q.insertWithin(b, pool, r, 0) }
+
+func (q *recency) insertWithin(b *slab, pool uint32, r ref, steps int) {
 	for int(pool) >= len(q.lists) {
 		q.lists = append(q.lists, lru{})
 	}
@@ -33,19 +39,11 @@ func (q *recency) insert(b *slab, pool uint32, r ref) {
 	s := b.at(r)
 	s.flags |= flagListed
 	s.older, s.newer = l.newest, 0
-	for n := insertSteps; n > 0 && s.older != 0 && b.at(s.older).used > s.used; n-- {
+	for n := steps; n > 0 && s.older != 0 && b.at(s.older).used > s.used; n-- {
 		s.older, s.newer = b.at(s.older).older, s.older
 	}
-	if s.older != 0 {
-		b.at(s.older).newer = r
-	} else {
-		l.oldest = r
-	}
-	if s.newer != 0 {
-		b.at(s.newer).older = r
-	} else {
-		l.newest = r
-	}
+	l.join(b, s.older, r)
+	l.join(b, r, s.newer)
 	switch {
 	case l.floor == 0:
 		l.floor = s.used
@@ -57,21 +55,44 @@ func (q *recency) insert(b *slab, pool uint32, r ref) {
 	}
 }
 
+// join makes two slots neighbours; 0 is the end of the list.
+func (l *lru) join(b *slab, older, newer ref) {
+	if older != 0 {
+		b.at(older).newer = newer
+	} else {
+		l.oldest = newer
+	}
+	if newer != 0 {
+		b.at(newer).older = older
+	} else {
+		l.newest = older
+	}
+}
+
+// sort puts every list in order, however it was entered.
+func (q *recency) sort(b *slab) {
+	for i := range q.lists {
+		l := &q.lists[i]
+		var refs []ref
+		for r := l.oldest; r != 0; r = b.at(r).newer {
+			refs = append(refs, r)
+		}
+		slices.SortStableFunc(refs, func(x, y ref) int { return cmp.Compare(b.at(x).used, b.at(y).used) })
+		last := ref(0)
+		for _, r := range refs {
+			l.join(b, last, r)
+			last = r
+		}
+		l.join(b, last, 0)
+	}
+}
+
 // remove takes a slot out.
 func (q *recency) remove(b *slab, pool uint32, r ref) {
 	l := &q.lists[pool]
 	s := b.at(r)
 	s.flags &^= flagListed
-	if s.older != 0 {
-		b.at(s.older).newer = s.newer
-	} else {
-		l.oldest = s.newer
-	}
-	if s.newer != 0 {
-		b.at(s.newer).older = s.older
-	} else {
-		l.newest = s.older
-	}
+	l.join(b, s.older, s.newer)
 	s.older, s.newer = 0, 0
 }
 

@@ -124,6 +124,8 @@ func (s *shard) assign(r ref, class, node uint32, now uint64) {
 func (s *shard) retime(r ref, class uint32, now uint64) {
 	sl := s.slab.at(r)
 	sl.class = class
+	sl.flags &^= flagKept
+	s.slab.trace(r)
 	s.wheel.remove(&s.slab, r)
 	if d := s.deadline(sl, now); d != never {
 		s.wheel.add(&s.slab, r, d, s.wheel.tick)
@@ -135,6 +137,7 @@ func (s *shard) list(r ref) {
 	sl := s.slab.at(r)
 	pool := s.classOf(sl).pool
 	s.recency.insert(&s.slab, pool, r)
+	s.slab.trace(r)
 	s.table.marks.lower(s.number, sl.used)
 	if m := s.table.pool(pool).marks.Load(); m != nil {
 		m.lower(s.number, sl.used)
@@ -150,7 +153,11 @@ func (s *shard) unlist(r ref) {
 // hold counts a connection on the record.
 func (s *shard) hold(r ref) {
 	s.unlist(r)
-	s.slab.at(r).open++
+	sl := s.slab.at(r)
+	if sl.open == 0 {
+		s.slab.trace(r)
+	}
+	sl.open++
 }
 
 // erase removes a record and leaves its seat taken.
@@ -212,7 +219,7 @@ func (s *shard) record(rec *Record, r ref, now uint64) {
 func (s *shard) sweep(now uint64, budget int) (expired, left int) {
 	if s.index.live == 0 {
 		if s.slab.bytes > 0 { // give all memory back
-			s.slab, s.index, s.recency, s.wheel = slab{}, index{}, recency{}, wheel{}
+			s.slab, s.index, s.recency, s.wheel = slab{traces: s.slab.traces}, index{}, recency{}, wheel{}
 			s.table.marks.set(s.number, never)
 		}
 		return 0, budget

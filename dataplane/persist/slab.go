@@ -26,13 +26,15 @@ const (
 	flagAccepted = 1 << iota // the member has accepted a connection since the record was bound
 	flagListed               // in the recency list
 	flagWheel                // in the wheel
+	flagKept                 // the binding was listed by AppendChanges; uses alone have changed since
 )
 
 const (
 	chunkBits  = 8
+	slotBits   = 24
 	chunkSlots = 1 << chunkBits
 	slotSize   = int(unsafe.Sizeof(slot{}) + unsafe.Sizeof(links{})) // 64, a cache line, and 8
-	maxRef     = 1<<24 - 2                                           // what an index entry can name
+	maxRef     = 1<<slotBits - 2                                     // what an index entry can name
 )
 
 // links join the slots of a wheel bucket. They lie apart because connections never need them.
@@ -58,6 +60,7 @@ type slab struct {
 	chunks []chunk
 	spare  []uint32  // numbers of chunks that were given back
 	free   [2]uint32 // first chunk with a free slot, as number + 1: narrow, wide
+	traces []trace   // by number of chunk; they outlive the chunks
 	bytes  int
 }
 
@@ -103,6 +106,7 @@ func (b *slab) give(r ref) {
 		b.link(w, n)
 	}
 	*b.at(r) = slot{older: c.free}
+	b.trace(r)
 	c.free = r
 	c.live--
 	if c.live == 0 && (c.prev != 0 || c.next != 0) {
@@ -123,6 +127,9 @@ func (b *slab) grow(wide bool) bool {
 		n = uint32(len(b.chunks))
 		b.chunks = append(b.chunks, chunk{})
 		b.pages = append(b.pages, nil)
+		if len(b.traces) < len(b.chunks) {
+			b.traces = append(b.traces, trace{})
+		}
 	}
 	c := &b.chunks[n]
 	p := new(page)

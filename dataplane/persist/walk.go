@@ -111,17 +111,17 @@ func (s *shard) liveIn(chunk int, refs []ref) []ref {
 	return refs
 }
 
-// Import adds a record that another table listed: the one before a restart, or a peer's. Its Remaining counts from now
+// Import adds a record that another table listed: that of the process before, or a peer's. Its Remaining counts from now
 // and is capped at its Timeout. It is not taken (false) if its member had not accepted, if it has run out, if there is no
 // room, or if the table has a record of the key that is in use or was used later. Records that come least recently
 // used first keep their order of eviction.
 func (t *Table) Import(rec Record) bool {
-	c := class{refresher: rec.Refresher, timeout: max(rec.Timeout, 0), timer: rec.Timer}
+	c := rec.class()
 	remaining := min(rec.Remaining, c.timeout)
 	if rec.Key.IsZero() || !rec.Accepted || !rec.Node.IsValid() || c.timeout > 0 && remaining <= 0 {
 		return false
 	}
-	hash, now := rec.Key.hash(t.seed), t.now()
+	now := t.now()
 	used := before(now, rec.Idle)
 	created := before(now, max(rec.Age, rec.Idle))
 	switch {
@@ -133,8 +133,7 @@ func (t *Table) Import(rec Record) bool {
 		used = before(now, c.timeout-remaining)
 		created = min(created, used)
 	}
-	pool := t.poolOf(rec.Pool)
-	c.pool = pool.number
+	hash := rec.Key.hash(t.seed)
 	s := t.shardOf(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,20 +143,37 @@ func (t *Table) Import(rec Record) bool {
 		}
 		s.drop(r, func(*poolState) {})
 	}
-	if !t.seat(pool) {
+	r := s.admit(&rec, hash, c, now, created, used)
+	if r == 0 {
 		return false
+	}
+	s.list(r)
+	return true
+}
+
+// class is what the record has in common with others, without the number of its pool.
+func (r *Record) class() class {
+	return class{refresher: r.Refresher, timeout: max(r.Timeout, 0), timer: r.Timer}
+}
+
+// admit makes the record of another table, idle and accepted; the caller must list it. 0: there is no room.
+func (s *shard) admit(rec *Record, hash uint64, c class, now, created, used uint64) ref {
+	t := s.table
+	pool := t.poolOf(rec.Pool)
+	c.pool = pool.number
+	if !t.seat(pool) {
+		return 0
 	}
 	r := s.create(&rec.Key, hash, t.classes.id(c), t.nodes.id(rec.Node), now)
 	if r == 0 {
 		t.leave(pool)
-		return false
+		return 0
 	}
 	sl := s.slab.at(r)
 	sl.flags |= flagAccepted
 	sl.used, sl.created = used, created
 	s.retime(r, sl.class, now)
-	s.list(r)
-	return true
+	return r
 }
 
 // before is the instant that long ago, no earlier than the first that there is.
