@@ -28,7 +28,6 @@ var modeKinds = map[pb.PersistMode][]persist.Kind{
 	pb.PersistMode_PERSIST_MODE_SSL:    {persist.SSL, persist.Ticket},
 	pb.PersistMode_PERSIST_MODE_SIP:    {persist.SIP},
 	pb.PersistMode_PERSIST_MODE_MSRDP:  {persist.MSRDP},
-	pb.PersistMode_PERSIST_MODE_TOKEN:  {persist.Token},
 	pb.PersistMode_PERSIST_MODE_COOKIE: {persist.Cookie},
 }
 

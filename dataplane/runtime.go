@@ -117,11 +117,13 @@ func (d *dirty) joined() {
 	})
 }
 
-// sealed marks the pools whose cookies are encrypted.
+// sealed marks the pools whose cookies or tokens are encrypted with keys.
 func (d *dirty) sealed() {
 	d.view.Range("pool", func(o *pb.Object) bool {
-		if o.GetPool().GetCookieEncryption() > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED {
-			d.pools[o.GetPool().GetName()] = struct{}{}
+		p := o.GetPool()
+		if p.GetCookieEncryption() > pb.CookieEncryption_COOKIE_ENCRYPTION_DISABLED ||
+			config.PersistModeOf(p) == pb.PersistMode_PERSIST_MODE_TOKEN {
+			d.pools[p.GetName()] = struct{}{}
 			d.referrers(o.Key())
 		}
 		return true

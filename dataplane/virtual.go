@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -118,6 +119,7 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 		Counters:       counters,
 		ProxyProtocol:  vs.GetProxyProtocol() == pb.ProxyProtocol_PROXY_PROTOCOL_V2,
 		Transparent:    vs.GetTransparent(),
+		SplitSticks:    vs.GetSplitSticks(),
 	}
 	s.HTTP, _ = config.IsHTTP(r.view, vs)
 	if vs.BodyMinRate != nil {
@@ -175,10 +177,10 @@ func (r *runtime) choice(vs *pb.VirtualServer, s *forward.Settings, previous *ru
 	default:
 		return "it uses no pool"
 	}
-	s.PerRequest = s.HTTP && (s.OneConnect != nil || s.Rule != nil && s.Rule.Splits())
 	for _, name := range names {
 		s.Pools = append(s.Pools, r.pools[name])
 	}
+	s.PerRequest = s.HTTP && (s.OneConnect != nil || s.Rule != nil && s.Rule.Splits() || slices.ContainsFunc(s.Pools, (*pool.Pool).PerRequest))
 	return ""
 }
 

@@ -72,7 +72,7 @@ func persistRows() []*Attribute {
 	return []*Attribute{
 		{
 			Words: w("persist_mode"), Release: Legacy | Ours, Value: valueForm, Default: "none", Field: "persist_mode", form: persistModeForm,
-			Help: "how returning clients are recognised", Acts: true, Acting: []string{"none", "simple", "cookie", "sticky"},
+			Help: "how returning clients are recognised", Acts: true, Acting: []string{"none", "simple", "cookie", "sticky", "token"},
 		},
 		{
 			Words: w("simple_timeout"), Release: Legacy, Value: ValueSeconds, Default: "0", Field: "simple_timeout",
@@ -163,19 +163,19 @@ func cookieRows() []*Attribute {
 
 func tokenRows() []*Attribute {
 	return []*Attribute{
-		{Words: w("token_type"), Release: Ours, Value: ValueWord, Default: "cookie", Field: "token_type", Help: "where the token travels"},
-		{Words: w("token_name"), Release: Ours, Value: ValuePlain, Field: "token_name", Help: "name of the cookie or header"},
-		{Words: w("token_path"), Release: Ours, Value: ValuePlain, Default: "/", Field: "token_path", Help: "path of the cookie"},
-		{Words: w("token_lifetime"), Release: Ours, Value: ValueWord, Default: "session", Field: "token_lifetime", Help: "until the browser ends, or permanent"},
-		{Words: w("token_timeout"), Release: Ours, Value: ValueDuration, Field: "token_timeout_ms", Help: "how long a token is valid"},
+		{Words: w("token_type"), Release: Ours, Value: ValueWord, Default: "cookie", Field: "token_type", Help: "where the token travels", Acts: true},
+		{Words: w("token_name"), Release: Ours, Value: ValuePlain, Field: "token_name", Help: "name of the cookie or header", Acts: true},
+		{Words: w("token_path"), Release: Ours, Value: ValuePlain, Default: "/", Field: "token_path", Help: "path of the cookie", Acts: true},
+		{Words: w("token_lifetime"), Release: Ours, Value: ValueWord, Default: "session", Field: "token_lifetime", Help: "until the browser ends, or permanent", Acts: true},
+		{Words: w("token_timeout"), Release: Ours, Value: ValueDuration, Field: "token_timeout_ms", Help: "how long a token is valid", Acts: true},
 		{
 			Words: w("token_retain"), Release: Ours, Value: ValueSeconds, Default: "600", Field: "token_retain",
-			Help: "seconds that tokens of a removed member are honoured",
+			Help: "seconds that tokens of a removed member are honoured", Acts: true,
 		},
-		{Words: w("token_on_conflict"), Release: Ours, Value: ValueWord, Default: "ours", Field: "token_on_conflict", Help: "whose cookie wins when a member sets the same"},
-		{Words: w("token_httponly"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "token_httponly", Help: "hide the cookie from scripts"},
-		{Words: w("token_samesite"), Release: Ours, Value: ValueWord, Default: "strict", Field: "token_samesite", Help: "the SameSite attribute of the cookie"},
-		{Words: w("token_secure"), Release: Ours, Value: ValueWord, Default: "auto", Field: "token_secure", Help: "send the cookie over TLS only; auto: when the client side is TLS"},
+		{Words: w("token_on_conflict"), Release: Ours, Value: ValueWord, Default: "ours", Field: "token_on_conflict", Help: "whose cookie wins when a member sets the same", Acts: true},
+		{Words: w("token_httponly"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "token_httponly", Help: "hide the cookie from scripts", Acts: true},
+		{Words: w("token_samesite"), Release: Ours, Value: ValueWord, Default: "strict", Field: "token_samesite", Help: "the SameSite attribute of the cookie", Acts: true},
+		{Words: w("token_secure"), Release: Ours, Value: ValueWord, Default: "auto", Field: "token_secure", Help: "send the cookie over TLS only; auto: when the client side is TLS", Acts: true},
 	}
 }
 

@@ -78,6 +78,6 @@ func virtualOurRows() []*Attribute {
 		ours("idle_timeout", ValueSeconds, "300", "seconds after which an idle connection is ended", true),
 		ours("source_limit", ValueNumber, "0", "connections of one client address at a time; 0 is no limit", true),
 		ours("body_min_rate", ValueNumber, "100", "bytes a second that a client must send", true),
-		ours("split_sticks", ValueSwitch, "disable", "a weighted choice is kept for returning clients", false),
+		ours("split_sticks", ValueSwitch, "disable", "a weighted choice is kept for clients that persistence knows", true),
 	}
 }

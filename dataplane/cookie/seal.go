@@ -4,6 +4,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -56,7 +57,24 @@ func ParseKey(text []byte) (Key, error) {
 
 // Ring is the keys of a unit. It is immutable and may be used by any number of goroutines.
 type Ring struct {
-	aeads []cipher.AEAD
+	aeads   []cipher.AEAD
+	sealers []Sealer
+}
+
+// Sealer is a key of a ring for what other packages encrypt, under labels of their own.
+type Sealer struct {
+	// ID tells keys apart; it gives nothing of the key away and is never 0.
+	ID uint32
+	cipher.AEAD
+}
+
+// Sealers returns the keys in their order: the first encrypts, all decrypt. Not to be changed.
+func (r *Ring) Sealers() []Sealer { return r.sealers }
+
+// id names a key by its digest.
+func (k *Key) id() uint32 {
+	sum := sha256.Sum256(append([]byte("bigpipe key\x00"), k[:]...))
+	return max(binary.BigEndian.Uint32(sum[:]), 1)
 }
 
 // NewRing makes a ring of at least one key. The first encrypts, all decrypt.
@@ -71,7 +89,7 @@ func NewRing(first Key, others ...Key) *Ring {
 		if err != nil {
 			panic(err) // AES has the block size of GCM
 		}
-		r.aeads = append(r.aeads, aead)
+		r.aeads, r.sealers = append(r.aeads, aead), append(r.sealers, Sealer{k.id(), aead})
 	}
 	return r
 }

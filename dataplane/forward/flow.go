@@ -227,6 +227,15 @@ func (f *flow) poolInput(set *Settings, c *choice) pool.Input {
 	return pool.Input{Client: f.source, Virtual: set.Virtual, Destination: f.contact, Fresh: c.fresh, ByRule: set.ByRule}
 }
 
+// returning tells a rule which pools a client comes back to.
+type returning struct {
+	pools []*pool.Pool
+	in    pool.Input
+}
+
+// Knows is for the rule.
+func (r *returning) Knows(i int) bool { return i < len(r.pools) && r.pools[i].Knows(&r.in) }
+
 // choice is where the settings send a connection or request.
 type choice struct {
 	action   rule.Action

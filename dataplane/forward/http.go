@@ -23,6 +23,7 @@ type exchange struct {
 	view      requestView
 	ruleInput rule.Input
 	poolInput pool.Input
+	returning returning
 
 	head    int    // bytes of the request's head
 	used    int    // bytes of flow.in that belong to the request
@@ -118,7 +119,7 @@ func (x *exchange) reset() {
 	x.request.Reset()
 	x.response.Reset(http1.Asked{})
 	x.f, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
-	x.ruleInput, x.poolInput = rule.Input{}, pool.Input{}
+	x.ruleInput, x.poolInput, x.returning = rule.Input{}, pool.Input{}, returning{}
 	x.head, x.used, x.answers = 0, 0, 0
 	x.sent, x.detached, x.owes, x.forwarded = false, false, false, x.forwarded[:0]
 	x.upload.reset()
@@ -321,6 +322,11 @@ func (x *exchange) decide() error {
 	f.settings = set
 	f.source = set.believed(f.peer, &x.request.Head)
 	x.ruleInput = f.ruleInput(set, &x.view)
+	if set.SplitSticks {
+		x.returning = returning{set.Pools, f.poolInput(set, &choice{})}
+		x.returning.in.Request = &x.request.Head
+		x.ruleInput.Returning = &x.returning
+	}
 	c := set.route(&x.ruleInput)
 	switch c.action {
 	case rule.Redirect:

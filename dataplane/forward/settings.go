@@ -35,6 +35,8 @@ type Settings struct {
 	PerRequest bool
 	// OneConnect shares the connections to members: PerRequest must be set too. Nil: each belongs to a client.
 	OneConnect *OneConnect
+	// SplitSticks makes the splits of Rule send clients back to the pool that knows them.
+	SplitSticks bool
 	// HeaderTimeout bounds the time in which a whole request head must arrive. Zero: DefaultHeaderTimeout.
 	HeaderTimeout time.Duration
 	// IdleTimeout ends what moves no byte for so long: TCP connections, HTTP connections between two requests, bodies in

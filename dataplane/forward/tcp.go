@@ -14,6 +14,9 @@ import (
 // beginTCP decides once, and relays. The flow is no longer the caller's.
 func (f *flow) beginTCP() {
 	in := f.ruleInput(f.settings, nil)
+	if f.settings.SplitSticks {
+		in.Returning = &returning{f.settings.Pools, f.poolInput(f.settings, &choice{})}
+	}
 	c := f.settings.route(&in)
 	if c.action != rule.UsePool {
 		f.client.reset()

@@ -123,12 +123,16 @@ func (f *udpFlow) choose(set *Settings, call []byte) error {
 	if contact.IsValid() {
 		in.Server = contact
 	}
+	choose := pool.Input{Client: f.client(), Virtual: set.Virtual, Destination: contact, ID: call}
+	if set.SplitSticks {
+		in.Returning = &returning{set.Pools, choose}
+	}
 	c := set.route(&in)
 	if c.action != rule.UsePool {
 		return errGone
 	}
-	err := c.pool.Choose(&f.decision, &pool.Input{Client: f.client(), Virtual: set.Virtual, Destination: contact, Fresh: c.fresh, ID: call})
-	if err != nil {
+	choose.Fresh = c.fresh
+	if err := c.pool.Choose(&f.decision, &choose); err != nil {
 		return err
 	}
 	return f.reach()

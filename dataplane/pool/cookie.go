@@ -152,7 +152,7 @@ const maxSeconds = 1 << 33
 // choose follows the first value that names a member, whatever its state (rules C-4, C-7, C-8, O-16).
 func (c *cookieMethod) choose(d *Decision, in *Input) (bool, error) {
 	d.cookie.byRule = in.ByRule
-	found := c.read(d, in)
+	found := c.read(d.pool, in)
 	if found.Outcome == cookie.Valid {
 		m := d.pool.members[found.Member]
 		d.cookie.renew = found.Clear && c.reader.Ring != nil
@@ -206,12 +206,12 @@ func (c *cookieMethod) reserved(d *Decision, in *Input) (bool, error) {
 	return done, err
 }
 
-func (c *cookieMethod) read(d *Decision, in *Input) (found cookie.Found) {
+func (c *cookieMethod) read(p *Pool, in *Input) (found cookie.Found) {
 	if in.Request == nil || in.Fresh {
 		return found
 	}
 	for i := in.Request.Next(http1.KindCookie, 0); i >= 0; i = in.Request.Next(http1.KindCookie, i+1) {
-		if c.reader.Read(&found, in.Request.Value(i), c.template.Name, d.pool.find) {
+		if c.reader.Read(&found, in.Request.Value(i), c.template.Name, p.find) {
 			break
 		}
 	}
@@ -246,4 +246,11 @@ func (c *cookieMethod) accepted(d *Decision) {
 	if d.record.method != nil {
 		c.reserve.accepted(d)
 	}
+}
+
+func (c *cookieMethod) knows(p *Pool, in *Input) *Member {
+	if found := c.read(p, in); found.Outcome == cookie.Valid {
+		return p.members[found.Member]
+	}
+	return nil
 }

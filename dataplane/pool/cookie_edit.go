@@ -9,8 +9,11 @@ import (
 )
 
 // SetCookie reports whether the first response must carry our cookie: the pool inserts one, and the request had none that
-// names the member that answers (rules O-2, O-4, C-7), or the pool always sends it.
+// names the member that answers (rules O-2, O-4, C-7), or the pool always sends it. A token is such a cookie (rule G-2).
 func (d *Decision) SetCookie() bool {
+	if d.Member != nil && d.pool.tokens != nil {
+		return d.pool.tokens.due(d)
+	}
 	if d.Member == nil || d.pool.cookies == nil || !d.pool.cookies.insert || d.cookie.kept {
 		return false
 	}
@@ -18,7 +21,9 @@ func (d *Decision) SetCookie() bool {
 }
 
 // AlwaysSetCookie reports whether each response must carry our cookie (rule O-5).
-func (d *Decision) AlwaysSetCookie() bool { return d.SetCookie() && d.pool.cookies.always }
+func (d *Decision) AlwaysSetCookie() bool {
+	return d.Member != nil && d.pool.cookies != nil && d.SetCookie() && d.pool.cookies.always
+}
 
 // appendValue appends the value that names a member.
 func (c *cookieMethod) appendValue(dst []byte, m *Member, now time.Time) []byte {
@@ -48,10 +53,13 @@ type Edited struct {
 	Set bool
 }
 
-// EditResponse edits the lines of a final response that have to do with the pool's cookie: servers must not set a cookie
-// that is ours, and a blank one becomes ours (rule C-10). Due asks for our own line. The buffer is used for what is added
+// EditResponse edits the lines of a final response that have to do with the pool's cookie or token: servers must not set a
+// cookie that is ours, and a blank one becomes ours (rule C-10). Due asks for our own line. The buffer is used for what is added
 // and must stay until the head was written; it is returned for the next response. Without a cookie nothing is touched.
 func (d *Decision) EditResponse(r *http1.Head, due bool, buffer []byte) (e Edited, _ []byte) {
+	if d.Member != nil && d.pool.tokens != nil {
+		return d.pool.tokens.edit(d, r, due, buffer)
+	}
 	if d.Member == nil || d.pool.cookies == nil {
 		return e, buffer
 	}

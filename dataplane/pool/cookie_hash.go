@@ -132,6 +132,9 @@ func (h *hashMethod) refused(d *Decision) error {
 
 func (h *hashMethod) accepted(*Decision) {}
 
+// knows nobody: a hash tells nothing of where a client was before.
+func (h *hashMethod) knows(*Pool, *Input) *Member { return nil }
+
 // part is what is hashed: that of the first cookie of the name that is long enough.
 func (h *hashMethod) part(in *Input) ([]byte, Outcome) {
 	outcome := OutcomeNone

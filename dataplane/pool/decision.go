@@ -51,6 +51,7 @@ type Decision struct {
 	outcome Outcome
 	action  Outcome
 	cookie  cookieNote
+	token   tokenNote
 	hash    hashNote
 	record  recordNote
 	trace   *trace
@@ -197,7 +198,9 @@ func (d *Decision) Refused() error {
 		return ErrNoMember
 	}
 	d.tried.Add(d.Member.index)
-	d.refused++
+	if d.Member.removed.IsZero() {
+		d.refused++
+	}
 	if d.Member.passive && !d.dry() {
 		d.Member.health.refused()
 	}

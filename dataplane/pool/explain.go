@@ -54,13 +54,20 @@ func (p *Pool) Explain(in *Input) Explanation {
 		return Explanation{Outcome: d.outcome, Steps: t.steps}
 	}
 	if d.SetCookie() {
-		value := string(d.Member.cookie)
-		if p.cookies.reader.Ring != nil {
-			value = "an encrypted value"
-		}
-		d.step("the response sets cookie %s to %s", p.cookies.template.Name, value)
+		d.step("the response %s", p.carries(d.Member))
 	}
 	return Explanation{Member: d.Member, Outcome: d.outcome, Steps: t.steps}
+}
+
+// carries says what a response tells the client of its member.
+func (p *Pool) carries(m *Member) string {
+	switch {
+	case p.tokens != nil:
+		return "carries a new token in " + p.tokens.carrier()
+	case p.cookies.reader.Ring != nil:
+		return fmt.Sprintf("sets cookie %s to an encrypted value", p.cookies.template.Name)
+	}
+	return fmt.Sprintf("sets cookie %s to %s", p.cookies.template.Name, m.cookie)
 }
 
 // manyMembers is how many of the members that are passed over are named.

@@ -80,6 +80,7 @@ func explainable() map[string]*pb.Pool {
 	pools["cookie_reserve"] = inserting("p", members...)
 	pools["cookie_reserve"].CookieReserve = yes()
 	pools["cookie_hash"] = hashing("p", members...)
+	pools["token"] = tokenPool(func(c *pb.Pool) { c.Name = "p" }, members...)
 	pools["refuse"] = simple("p", 60, members...)
 	pools["refuse"].PersistUnavailable = pb.Unavailable_UNAVAILABLE_REFUSE.Enum()
 	return pools
@@ -98,7 +99,8 @@ func TestExplainIsTrue(t *testing.T) {
 				at := fmt.Sprintf("127.0.0.%d", random.IntN(12)+1)
 				i := in(at, []string{web, "127.0.0.20:80"}[random.IntN(2)])
 				if random.IntN(2) == 0 {
-					i.Request = request("Apache="+at, fmt.Sprintf("BIGipServerp=%s", []string{value1, value2, "1.1.0000", "x"}[random.IntN(4)]))
+					i.Request = request("Apache="+at, fmt.Sprintf("BIGipServerp=%s", []string{value1, value2, "1.1.0000", "x"}[random.IntN(4)]),
+						"x="+clearToken([]string{s1, s2, "127.0.0.9:9"}[random.IntN(3)]))
 				}
 				node := fmt.Sprintf("127.0.0.%d", random.IntN(3)+1)
 				state := &pb.Node{Enabled: proto.Bool(random.IntN(3) > 0), Up: proto.Bool(random.IntN(4) > 0)}

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"net/netip"
+	"time"
 
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
@@ -91,6 +92,7 @@ type Member struct {
 	// ResetOnDown says that open connections are reset when monitors find the member down (on_down reset).
 	ResetOnDown bool
 
+	removed  time.Time // when the configuration lost it; zero: it has it
 	index    int
 	state    State // by the operator, or Down when it cannot be dialled
 	counters *Counters

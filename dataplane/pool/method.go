@@ -14,6 +14,8 @@ type method interface {
 	refused(d *Decision) error
 	// accepted is told that the member accepted.
 	accepted(d *Decision)
+	// knows returns the member that a client belongs to; nil when persistence knows of none. It changes nothing.
+	knows(p *Pool, in *Input) *Member
 }
 
 // compileMethod sets up the pool's persistence. A mode that is not there yet is reported, and the pool is balanced
@@ -38,6 +40,10 @@ func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
 			}
 		}
 		return reasons
+	case pb.PersistMode_PERSIST_MODE_TOKEN:
+		p.tokens = newTokenMethod(c, env)
+		p.persisted = p.tokens
+		return nil
 	case pb.PersistMode_PERSIST_MODE_SIMPLE, pb.PersistMode_PERSIST_MODE_STICKY, pb.PersistMode_PERSIST_MODE_SIP,
 		pb.PersistMode_PERSIST_MODE_MSRDP:
 		r, reasons := newRecordMethod(c, env)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -96,6 +97,9 @@ type Pool struct {
 	persisted method        // nil: none
 	cookies   *cookieMethod // nil: the pool writes none
 	stripped  *cookieMethod // nil: members see the cookie
+	tokens    *tokenMethod  // nil: the pool makes none
+	retained  map[netip.AddrPort]*Member
+	retention time.Duration // how long members are retained
 	now       func() time.Time
 	shared    *shared
 }
@@ -112,6 +116,8 @@ type shared struct {
 	unserved atomic.Uint64
 	// printedOrder is set once a cookie in the byte order of seed 002 was met.
 	printedOrder atomic.Bool
+	// collision is set once a member set what carries our token.
+	collision atomic.Bool
 }
 
 // Compile makes the pool of the next snapshot. Previous is the pool of that name in the last one, or nil. The reasons say
@@ -142,6 +148,7 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 	p.mode, reasons = lbMode(c, env)
 	reasons = append(reasons, p.compileMembers(c, env, previous)...)
 	reasons = append(reasons, p.compileMethod(c, env)...)
+	p.retain(c, env, previous)
 	if p.table != nil { // the table may know a limit of a pool that was removed
 		p.table.SetPoolLimit(p.ID, int(c.GetPersistLimit()))
 	}
@@ -253,6 +260,20 @@ func (p *Pool) meter(m *Member) balance.Meter {
 		return meter{m: m, probed: true}
 	}
 	return meter{m: m, byNode: p.mode.ByNode(), idle: p.maxIdle}
+}
+
+// PerRequest reports whether the pool's clients are told apart by each request, even on one connection (rule O-14). A nil pool
+// has none.
+func (p *Pool) PerRequest() bool { return p != nil && p.tokens != nil }
+
+// Knows reports whether persistence knows that a client belongs to the pool, and the pool can serve it: by the client's member
+// or, where that is down, by another one. Nothing changes by it. A nil pool knows nobody.
+func (p *Pool) Knows(in *Input) bool {
+	if p == nil || p.persisted == nil {
+		return false
+	}
+	m := p.persisted.knows(p, in)
+	return m != nil && (m.State().UsableForPersisted() || slices.ContainsFunc(p.members, (*Member).usable))
 }
 
 // Members returns the members in configured order; not to be changed.

@@ -292,6 +292,23 @@ func (r *recordMethod) refused(d *Decision) error {
 
 func (r *recordMethod) accepted(d *Decision) { r.table.Accepted(&d.record.binding.Handle) }
 
+// knows looks for a record of this pool: one that other pools share may be of any.
+func (r *recordMethod) knows(p *Pool, in *Input) *Member {
+	switch {
+	case in.Fresh:
+		return nil
+	case in.Named.IsValid():
+		return p.Member(in.Named)
+	case r.byID() && len(in.ID) == 0:
+		return nil
+	}
+	rec, ok := r.table.Lookup(r.key(in, r.globals))
+	if !ok || rec.Pool != r.policy.Pool {
+		return nil
+	}
+	return p.Member(rec.Node)
+}
+
 // release gives the record up; its timer starts when the last connection does.
 func (n *recordNote) release() {
 	if n.method != nil {

@@ -140,26 +140,36 @@ func (c *compiler) use(u *pb.RuleUse) statement {
 	return c.split(u.GetPools(), d)
 }
 
-// split deals connections out to pools by their weights. A pool of weight 0 gets none.
+// split deals connections out to pools by their weights. A pool of weight 0 gets none but those of clients that return to it;
+// of several pools that know a client the first takes it.
 func (c *compiler) split(pools []*pb.WeightedPool, d Decision) statement {
-	var indexes []int
+	var all, indexes []int
 	var shares []balance.Member
 	for _, p := range pools {
 		weight := uint32(1)
 		if p.Weight != nil {
 			weight = p.GetWeight()
 		}
-		if i := c.pool(p.GetPool()); weight > 0 {
+		i := c.pool(p.GetPool())
+		all = append(all, i)
+		if weight > 0 {
 			indexes, shares = append(indexes, i), append(shares, balance.Member{Name: p.GetPool(), Weight: weight})
 		}
 	}
 	picker := c.picker(shares)
-	return func(*Input) (Decision, bool) {
+	return func(in *Input) (Decision, bool) {
+		d := d
+		if in.Returning != nil && !d.PersistNone {
+			for _, d.Pool = range all {
+				if in.Returning.Knows(d.Pool) {
+					return d, true
+				}
+			}
+		}
 		i, ok := picker.Pick(balance.Ask{})
 		if !ok {
 			return Decision{}, true
 		}
-		d := d
 		d.Pool = indexes[i]
 		return d, true
 	}

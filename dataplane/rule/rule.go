@@ -41,6 +41,14 @@ type Input struct {
 	Protocol       Protocol
 	// Request is nil where no HTTP is read: then no comparison of an http_ variable holds.
 	Request Request
+	// Returning makes a split send a client back to the pool that knows it. Nil: splits go by weights alone.
+	Returning Returning
+}
+
+// Returning tells of a client that was there before.
+type Returning interface {
+	// Knows reports whether Pools()[pool] knows the client and can serve it.
+	Knows(pool int) bool
 }
 
 // Action says what a rule decided.

@@ -152,15 +152,15 @@ func (c *checker) relateVirtual(key string, vs *pb.VirtualServer) {
 func (c *checker) checkTokenNames(key string, vs *pb.VirtualServer) {
 	first := map[string]string{}
 	for _, p := range c.reachable(vs) {
-		if p.GetPersistMode() != pb.PersistMode_PERSIST_MODE_TOKEN || p.GetTokenName() == "" {
+		if p.GetPersistMode() != pb.PersistMode_PERSIST_MODE_TOKEN {
 			continue
 		}
-		name, kind := p.GetTokenName(), "cookie"
+		name, kind := TokenNameOf(p), "cookie"
 		if p.GetTokenType() == pb.TokenType_TOKEN_TYPE_HEADER {
 			name, kind = strings.ToLower(name), "header"
 		}
 		if earlier, dup := first[kind+" "+name]; dup {
-			c.fault(key, useSpot(vs), CodeConflict, "%s: pools %s and %s use the same token_name %q", Title(key), earlier, p.GetName(), p.GetTokenName())
+			c.fault(key, useSpot(vs), CodeConflict, "%s: pools %s and %s use the same token_name %q", Title(key), earlier, p.GetName(), TokenNameOf(p))
 			continue
 		}
 		first[kind+" "+name] = p.GetName()

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"time"
@@ -37,6 +40,29 @@ func CookieModeOf(p *pb.Pool) pb.CookieMode {
 		return m
 	}
 	return pb.CookieMode_COOKIE_MODE_INSERT
+}
+
+// TokenNameOf returns the name of a token pool's cookie or header. A cookie that is not named has one that no other pool's has
+// and that stays (rule G-9).
+func TokenNameOf(p *pb.Pool) string {
+	if p.TokenName != nil {
+		return p.GetTokenName()
+	}
+	sum := sha256.Sum256([]byte(p.GetName()))
+	return "gwsp-" + hex.EncodeToString(sum[:5])
+}
+
+// TokenTimeoutOf returns how long a token is valid; zero is without end.
+func TokenTimeoutOf(p *pb.Pool) time.Duration {
+	return time.Duration(min(p.GetTokenTimeoutMs(), math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
+}
+
+// TokenRetainOf returns how long tokens of a member are honoured that was removed (rule G-12).
+func TokenRetainOf(p *pb.Pool) time.Duration {
+	if p.TokenRetain == nil {
+		return DefaultTokenRetain
+	}
+	return time.Duration(p.GetTokenRetain()) * time.Second
 }
 
 // The timeouts of pools that do not name one (rule B-15; sip and msrdp ours).
