@@ -120,11 +120,17 @@ type site struct {
 // newSite starts an engine with an address map.
 func newSite(t testing.TB, stateDir, addresses string) *site {
 	t.Helper()
+	return newLoggedSite(t, stateDir, addresses, slog.New(slog.DiscardHandler))
+}
+
+// newLoggedSite is newSite with a log.
+func newLoggedSite(t testing.TB, stateDir, addresses string, log *slog.Logger) *site {
+	t.Helper()
 	m := &AddressMap{}
 	if err := m.Add(addresses); err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEngine(EngineOptions{StateDir: stateDir, Addresses: m, Log: slog.New(slog.DiscardHandler)})
+	e, err := NewEngine(EngineOptions{StateDir: stateDir, Addresses: m, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func globalRows() []*Attribute {
 		},
 		{
 			Words: w("cookie_key"), Release: Ours, Value: valueForm, Field: "cookie_keys", form: cookieKeyForm,
-			Help: "a key for encrypted cookies and its file of 64 hexadecimal digits; repeatable, the first encrypts, all decrypt", Acts: true,
+			Help: "a key for encrypted cookies and its file of 64 hexadecimal digits; repeatable, the first encrypts, all decrypt; to change keys, put the new one first and keep the old one until its cookies are renewed", Acts: true,
 		},
 	}
 	return append(rows, unitRows()...)

@@ -41,8 +41,9 @@ type Found struct {
 	Member int
 	// PrintedOrder: the member was found only in the byte order that seed 002 prints.
 	PrintedOrder bool
-	// Clear: the value was not encrypted although the reader knows keys.
-	Clear bool
+	// Outdated: the value counts, but would not be written so now: it is not encrypted although the reader knows keys, or it
+	// is by another key than the first and has no end by Lifetime, so that it would be lost with its key.
+	Outdated bool
 }
 
 // Lookup tells the index and the epoch of a member.
@@ -94,7 +95,7 @@ func (r *Reader) ReadValue(f *Found, value []byte, name string, member Lookup) b
 		f.Outcome = max(f.Outcome, UnknownMember)
 		return false
 	}
-	f.Outcome, f.Member, f.Clear = Valid, i, r.Ring != nil
+	f.Outcome, f.Member, f.Outdated = Valid, i, r.Ring != nil
 	return true
 }
 
@@ -113,6 +114,6 @@ func (r *Reader) readSealed(f *Found, value []byte, name string, member Lookup) 
 		f.Outcome = max(f.Outcome, Expired)
 		return false
 	}
-	f.Outcome, f.Member = Valid, i
+	f.Outcome, f.Member, f.Outdated = Valid, i, s.Old && r.Lifetime == 0
 	return true
 }

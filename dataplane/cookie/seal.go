@@ -101,6 +101,8 @@ type Sealed struct {
 	Epoch uint64
 	// Made is when, to the second.
 	Made time.Time
+	// Old: it was made with another key than the one that encrypts now. It is not encrypted.
+	Old bool
 }
 
 // sealBuffers lends what the cipher works on, which would be allocated for each value otherwise.
@@ -152,9 +154,11 @@ func (r *Ring) Open(value []byte, name string) (Sealed, bool) {
 		return Sealed{}, false
 	}
 	label := b.name(name)
-	for _, aead := range r.aeads {
+	for i, aead := range r.aeads {
 		if p, err := aead.Open(b.plain[:0], b.raw[:nonceSize], b.raw[nonceSize:], label); err == nil {
-			return parsePlain(p)
+			s, ok := parsePlain(p)
+			s.Old = i > 0
+			return s, ok
 		}
 	}
 	return Sealed{}, false

@@ -31,6 +31,10 @@ func TestSealed(t *testing.T) {
 		if !ok || got != want || len(value) != SealedSize {
 			t.Errorf("%s: %q is %+v, %t", addr, value, got, ok)
 		}
+		want.Old = true
+		if got, ok := NewRing(Key{3}, Key{1}).Open(value, "N"); !ok || got != want {
+			t.Errorf("%s: by the second key it is %+v, %t", addr, got, ok)
+		}
 		if _, ok := ring.Open(value, "M"); ok {
 			t.Error("opened under another name")
 		}

@@ -155,7 +155,7 @@ func (c *cookieMethod) choose(d *Decision, in *Input) (bool, error) {
 	found := c.read(d.pool, in)
 	if found.Outcome == cookie.Valid {
 		m := d.pool.members[found.Member]
-		d.cookie.renew = found.Clear && c.reader.Ring != nil
+		d.cookie.renew = found.Outdated
 		if found.PrintedOrder && !d.dry() {
 			d.pool.warnPrintedOrder(c.template.Name)
 		}

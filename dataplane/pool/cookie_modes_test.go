@@ -217,12 +217,21 @@ func TestEncryption(t *testing.T) {
 		renewed := setCookie(t, p, cookie2)
 		b.want(where(t, p, renewed), s2+" valid false")
 	})
-	t.Run("ring_first_encrypts_all_decrypt", func(t *testing.T) {
+	t.Run("C-9_ring_first_encrypts_all_decrypt", func(t *testing.T) {
 		before, after := keyed(t, key(1)), keyed(t, key(2), key(1))
 		old := setCookie(t, before.set(sealed(required, nil)))
 		p := after.set(sealed(required, nil))
-		after.want(where(t, p, old), s1+" valid false")
-		before.want(where(t, before.pools["web"], setCookie(t, p)), s2+" malformed true")
+		after.want(where(t, p, old), s1+" valid true") // it is renewed
+		renewed := setCookie(t, p, old)
+		after.want(where(t, p, renewed), s1+" valid false")
+		before.want(where(t, before.pools["web"], renewed), s2+" malformed true")
+		alone := keyed(t, key(2))
+		alone.want(where(t, alone.set(sealed(required, nil)), renewed), s1+" valid false")
+		// What ends by itself keeps its end.
+		p = after.set(sealed(required, func(c *pb.Pool) {
+			c.CookieLifetime, c.CookieExpiration = pb.CookieLifetime_COOKIE_LIFETIME_SERVER.Enum(), proto.Uint64(3600)
+		}))
+		after.want(where(t, p, setCookie(t, before.pools["web"])), s1+" valid false")
 	})
 	t.Run("pain_24_nothing_shows", func(t *testing.T) {
 		b := keyed(t, key(1))
