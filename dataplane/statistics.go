@@ -165,22 +165,24 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 // UnkeptSeconds is among the unit's counters while writing to the state directory fails: for how long it has failed.
 const UnkeptSeconds = "unkept_seconds"
 
-// ResetStatistics counts from zero again: for the objects that are named, or for all. The error says that the node is none;
+// ResetStatistics counts from zero again: for the objects that are named, for all of a kind, or for all. The error says that the node is none;
 // then nothing is reset.
 func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) error {
-	node, byNode, err := nodeOf(req)
+	node, _, err := nodeOf(req)
 	if err != nil {
 		return err
 	}
 	r := e.running.Load()
-	all := req.GetPool() == "" && req.GetVirtual() == "" && !byNode
+	byNode := req.Node != nil
+	all := req.Pool == nil && req.Virtual == nil && !byNode
+	chosen := func(asked *string, name string) bool { return all || asked != nil && (*asked == "" || *asked == name) }
 	for name, v := range r.virtuals {
-		if all || req.GetVirtual() == name {
+		if chosen(req.Virtual, name) {
 			v.counters.Reset()
 		}
 	}
 	for name, p := range r.pools {
-		if whole := all || req.GetPool() == name; whole || byNode {
+		if whole := chosen(req.Pool, name); whole || byNode {
 			resetPool(p, node, whole)
 		}
 	}

@@ -67,7 +67,7 @@ var ownCommands = []*Command{
 	},
 	{Form: "pool POOL sticky clear", Release: Legacy, Help: "delete the sticky records"},
 	{Form: "pool POOL lb_mode show", Release: Legacy, Help: "the load-balancing mode"},
-	{Form: "pool [POOL] stats reset", Release: Legacy, Help: "set counters to zero"},
+	{Form: "pool [POOL] stats reset", Release: Legacy, Help: "set counters to zero: of a pool, or of all pools alone"},
 
 	{
 		Form: "virtual VIRTUAL { ATTRIBUTES }", Release: Legacy, Help: "define a virtual server, or replace it whole",
@@ -81,7 +81,7 @@ var ownCommands = []*Command{
 	{Form: "virtual VIRTUAL modify { ATTRIBUTES }", Release: Ours, Help: "change only what is named"},
 	{Form: "virtual VIRTUAL delete", Release: Legacy, Help: "delete a virtual server"},
 	{Form: "virtual [VIRTUAL] show", Release: Legacy, Help: "states and counters"},
-	{Form: "virtual [VIRTUAL] stats reset", Release: Legacy, Help: "set counters to zero"},
+	{Form: "virtual [VIRTUAL] stats reset", Release: Legacy, Help: "set counters to zero: of a virtual server, or of all of them alone"},
 	{Form: "virtual VIRTUAL persist SECONDS", Release: Release3, Help: "simple persistence of the pool behind; 0 is off"},
 	{Form: "virtual VIRTUAL persist mask MASK", Release: Release3, Help: "simple mask of the pool behind, or none"},
 	{Form: "virtual VIRTUAL sticky enable|disable|clear", Release: Release3, Help: "sticky persistence of the pool behind"},
@@ -105,7 +105,7 @@ var ownCommands = []*Command{
 	{Form: "node NODE monitor show|delete", Release: Release4, Help: "print or forget the monitors of a node"},
 	{Form: "node monitor show", Release: Release4, Help: "print the nodes with their monitors"},
 	{Form: "node NODE delete", Release: Ours, Help: "forget the settings of a node"},
-	{Form: "node [NODE] stats reset", Release: Legacy, Help: "set counters to zero"},
+	{Form: "node [NODE] stats reset", Release: Legacy, Help: "set counters to zero: of the members at a node, or of all members"},
 	{Form: "ratio NODE NUMBER", Release: Release3, Help: "weight of a node address; several stand in braces", Example: "ratio { 10.1.1.1 10.1.1.2 } 3"},
 
 	{Form: "service SERVICE ATTRIBUTES", Release: Release4, Help: "what a service is allowed, its limit and timeouts", Example: "service 80 timeout tcp 300"},

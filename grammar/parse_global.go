@@ -152,9 +152,13 @@ func (cl *clause) sysctl() {
 	}
 }
 
+// MaintModeOff is the 3.x variable that is 1 while maintenance mode is off.
+const MaintModeOff = "maint-mode-off"
+
 // Sysctls maps the 3.x variables that mean something here to the proto fields of Global; persist_time_used_as_limit sets
-// persist_timer (1 is limit).
+// persist_timer (1 is limit), MaintModeOff sets maint the other way round.
 var Sysctls = map[string]string{
+	MaintModeOff:                   "maint",
 	"persist_on_any_vip":           "persist_across_virtuals",
 	"persist_on_any_port_same_vip": "persist_across_services",
 	"persist_map_proxies":          "persist_map_proxies",
@@ -162,7 +166,7 @@ var Sysctls = map[string]string{
 }
 
 // keptSysctls are known variables of the old unit without a meaning here.
-var keptSysctls = []string{"vipnoarp", "bonfire_mode", "maint-mode-off"}
+var keptSysctls = []string{"vipnoarp", "bonfire_mode"}
 
 var knownSysctls = append(sortedKeys(Sysctls), keptSysctls...)
 
@@ -214,7 +218,7 @@ func readSysctl(p *parser, b *building, c *cursor) bool {
 	}
 	a := Globals.Find(field)
 	b.note(a, t, []string{t.Value})
-	v := protoreflect.ValueOfBool(on)
+	v := protoreflect.ValueOfBool(on != (name == MaintModeOff))
 	if a.Value == ValueWord {
 		timer := pb.PersistTimer_PERSIST_TIMER_TIMEOUT
 		if on {

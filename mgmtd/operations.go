@@ -180,13 +180,13 @@ func (e *execution) queried(failed failures) error {
 
 func (e *execution) statsReset(ctx context.Context, op eval.Operation) error {
 	r := &pb.ResetStatisticsRequest{}
-	kind, name := pb.SplitKey(op.Key)
-	switch kind {
-	case "pool":
+	_, name := pb.SplitKey(op.Key)
+	switch op.Kind {
+	case grammar.KindPool:
 		r.Pool = &name
-	case "virtual":
+	case grammar.KindVirtual:
 		r.Virtual = &name
-	case "node":
+	case grammar.KindNode:
 		r.Node = &name
 	}
 	if err := e.commanded(e.server.resetStatistics(ctx, r)); err != nil || e.refused {

@@ -72,11 +72,15 @@ func (s *Server) unable(op eval.Operation, v config.View) *refusal {
 			return &refusal{exit: pb.ExitFaulty, code: codeNotFound, message: fmt.Sprintf("global variable %q not found", name)}
 		}
 	case grammar.ActionStatsReset:
-		switch kind, _ := pb.SplitKey(op.Key); kind {
-		case "", "pool", "virtual", "node":
-		default:
-			return &refusal{exit: pb.ExitRefused, code: codeRefused, message: config.Title(op.Key) + " has no counters of its own"}
+		switch op.Kind {
+		case "", grammar.KindPool, grammar.KindVirtual, grammar.KindNode:
+			return nil
 		}
+		title := config.Title(op.Key)
+		if op.Key == "" {
+			title = "a " + string(op.Kind)
+		}
+		return &refusal{exit: pb.ExitRefused, code: codeRefused, message: title + " has no counters of its own"}
 	}
 	return nil
 }

@@ -137,10 +137,12 @@ func sysctls(g *pb.Global) map[string]int {
 	values := map[string]int{}
 	for name, field := range grammar.Sysctls {
 		text := globalText(grammar.Globals.Find(field), g)
-		values[name] = number[text == "enable" || text == "limit"]
+		values[name] = number[(text == "enable" || text == "limit") != (name == grammar.MaintModeOff)]
 	}
 	for _, s := range g.GetSysctls() {
-		values[s.GetName()] = number[s.GetValue()]
+		if grammar.Sysctls[s.GetName()] == "" {
+			values[s.GetName()] = number[s.GetValue()]
+		}
 	}
 	return values
 }

@@ -137,7 +137,8 @@ web   simple  127.0.0.0  10.0.0.1:http  10.1.1.1:http  3    117      1
 `,
 		"pool web lb_mode show":  "lb_mode ratio_member\n",
 		"pool shop lb_mode show": "lb_mode round_robin\n",
-		"sysctl -a": `bigip.persist_map_proxies = 1
+		"sysctl -a": `bigip.maint-mode-off = 1
+bigip.persist_map_proxies = 1
 bigip.persist_on_any_port_same_vip = 0
 bigip.persist_on_any_vip = 0
 bigip.persist_time_used_as_limit = 1

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"bigpipe/cmd/bigpipe/internal/client"
 	"bigpipe/cmd/internal/classfile"
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -83,7 +84,7 @@ func (a *app) executeTo(ctx context.Context, out io.Writer, header *pb.ExecuteHe
 		return err
 	})
 	if ctx.Err() != nil {
-		fmt.Fprintln(a.stderr, "bigpipe: interrupted; if it was a change, it may be stored all the same: see bigpipe history")
+		fmt.Fprintln(a.stderr, "bigpipe: interrupted; "+client.MayBeStored)
 		return exitRefused
 	}
 	if err != nil {

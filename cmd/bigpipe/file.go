@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -172,7 +173,9 @@ func (a *app) save(ctx context.Context, c fileCommand) int {
 	if err := writeFile(c.path, text.Bytes()); err != nil {
 		return a.fail(err)
 	}
-	return exitDone
+	return a.document(struct {
+		Saved string `json:"saved"`
+	}{c.path})
 }
 
 // sync saves the configuration as save does, and says that there is nobody to send it to.
@@ -206,15 +209,22 @@ func writeFile(path string, text []byte) error {
 }
 
 // checked prints that a check found no fault; as text that is nothing.
-func (a *app) checked() int {
+func (a *app) checked() int { return a.document(struct{}{}) }
+
+// document prints what was done here as JSON; as text that is nothing.
+func (a *app) document(v any) int {
 	if !a.json() {
 		return exitDone
 	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return a.fail(err)
+	}
 	if a.documents != nil {
-		a.documents.add([]byte("{}"))
+		a.documents.add(text)
 		return exitDone
 	}
-	fmt.Fprintln(a.stdout, "{}")
+	fmt.Fprintf(a.stdout, "%s\n", text)
 	return exitDone
 }
 

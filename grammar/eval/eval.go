@@ -24,6 +24,10 @@ func Evaluate(base config.View, statements []*grammar.Statement, options Options
 	}
 	e.view = config.NewOverlay(e.base)
 	if options.Mode == ModeLoad {
+		if len(statements) == 0 && e.base.Len("") > 0 { // as likely as not the file was cut off
+			e.fault(at{&pb.Position{File: options.File, Line: 1, Column: 1}, 1}, CodeEmpty,
+				"nothing is defined here: to clear the configuration there is reset")
+		}
 		e.reset()
 	}
 	e.statements = e.attachAll(e.resolveAll(statements))

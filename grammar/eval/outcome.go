@@ -96,6 +96,8 @@ const (
 	CodeExisting = "existing"
 	// CodeRefused is a command that does not fit the state of what it names.
 	CodeRefused = "refused"
+	// CodeEmpty is a load that would leave nothing of the configuration.
+	CodeEmpty = "empty"
 	// CodeQuery is a query that was once answered and now names another (rule B-20).
 	CodeQuery = "query"
 	// CodeUnknownHost is a host name without an address.

@@ -1915,6 +1915,7 @@ func (x *UnitStatistics) GetDataplane() string {
 	return ""
 }
 
+// ResetStatisticsRequest names whose counters begin again. "" is all of a kind; with all three absent it is everything.
 type ResetStatisticsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pool          *string                `protobuf:"bytes,1,opt,name=pool,proto3,oneof" json:"pool,omitempty"`

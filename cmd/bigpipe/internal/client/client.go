@@ -97,6 +97,9 @@ func (t TLS) credentials() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(config), nil
 }
 
+// MayBeStored is added where it is not known whether mgmtd has carried out what it was sent.
+const MayBeStored = "if it was a change, it may be stored all the same: see bigpipe history"
+
 // Execute sends text in pieces, writes the reply's output to stdout as it comes, and hands each diagnostic to report. The error is ErrUnreachable
 // when mgmtd does not answer; a fault in the text is in the diagnostics and in the result's exit status.
 func (c *Client) Execute(ctx context.Context, header *pb.ExecuteHeader, text []byte, stdout io.Writer, report func([]*pb.Diagnostic)) (*pb.ExecuteResult, error) {
@@ -122,7 +125,7 @@ func (c *Client) Execute(ctx context.Context, header *pb.ExecuteHeader, text []b
 	for {
 		reply, err := stream.Recv()
 		if err != nil {
-			return nil, c.explain(err)
+			return nil, c.lost(err)
 		}
 		if _, err := stdout.Write(reply.GetOutput()); err != nil {
 			return nil, err
@@ -134,6 +137,15 @@ func (c *Client) Execute(ctx context.Context, header *pb.ExecuteHeader, text []b
 			return result, nil
 		}
 	}
+}
+
+// lost is explain where mgmtd has the whole text: when it is gone, what became of the text is not known.
+func (c *Client) lost(err error) error {
+	explained := c.explain(err)
+	if errors.Is(err, io.EOF) || errors.Is(explained, ErrUnreachable) {
+		return fmt.Errorf("%w; %s", explained, MayBeStored)
+	}
+	return explained
 }
 
 // explain turns an RPC error into a sentence for the user.
