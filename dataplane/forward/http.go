@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -29,6 +30,10 @@ type exchange struct {
 	used    int    // bytes of flow.in that belong to the request
 	upload  upload // of the body, where not all of it came with the head
 	answers int    // interim responses that were forwarded
+
+	// redialled is the member that this request was connected to anew, because its connection had ended.
+	redialled        netip.AddrPort
+	repeated, probed bool // the request was sent again; it was asked whether its member is gone
 
 	sent      bool   // what of the request was there has been sent
 	detached  bool   // the member's connection was given up when its response was complete
@@ -121,6 +126,7 @@ func (x *exchange) reset() {
 	x.f, x.asked, x.out = nil, http1.Asked{}, x.out[:0]
 	x.ruleInput, x.poolInput, x.returning = rule.Input{}, pool.Input{}, returning{}
 	x.head, x.used, x.answers = 0, 0, 0
+	x.redialled, x.repeated, x.probed = netip.AddrPort{}, false, false
 	x.sent, x.detached, x.owes, x.forwarded = false, false, false, x.forwarded[:0]
 	x.upload.reset()
 }
@@ -251,8 +257,7 @@ func (x *exchange) run() outcome {
 			return x.respond()
 		}
 		if errors.Is(err, errBadMember) && x.mayRepeat() {
-			x.f.afresh = true
-			err = x.redial()
+			err = x.again()
 		}
 		if err != nil {
 			return x.fail(err)
@@ -370,45 +375,6 @@ func answerTo(err error) error {
 		return errNoSocket
 	}
 	return errNoMember
-}
-
-// redial connects again to the member of the decision, because its connection ended between two requests. If the member is
-// not usable any more a new decision is made, and a new cookie (rule O-15).
-func (x *exchange) redial() error {
-	f := x.f
-	d := &f.decision
-	m, current := f.listener.settings.Load().member(d)
-	if m == nil || !m.State().UsableForPersisted() {
-		return x.decide()
-	}
-	err := f.dial(m, d.Pool().ConnectTimeout)
-	switch {
-	case err == nil:
-		d.Accepted()
-		return nil
-	case errors.Is(err, errKilled), errors.Is(err, errLocal):
-		return answerTo(err)
-	case !current:
-		return x.decide()
-	}
-	return x.reach(d.Pool(), d.Refused())
-}
-
-// member finds the member of a decision in the pool of the same name; current: it is the very pool that decided.
-func (set *Settings) member(d *pool.Decision) (m *pool.Member, current bool) {
-	for _, p := range set.Pools {
-		if p != nil && p.Name == d.Pool().Name {
-			return p.Member(d.Member.Addr), p == d.Pool()
-		}
-	}
-	return nil, false
-}
-
-// mayRepeat reports whether a request may be sent again on a new connection: the one that it was sent on was used before, which
-// a new one is not, and died without a byte of an answer; and sending twice does what sending once does (rules on retries).
-func (x *exchange) mayRepeat() bool {
-	return x.f.reused && x.answers == 0 && x.f.from.len() == 0 && !x.upload.started &&
-		x.request.Idempotent() && !x.asked.Upgrade
 }
 
 // responseTimeout is how long the member may take.

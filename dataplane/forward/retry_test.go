@@ -266,25 +266,84 @@ func TestRetries(t *testing.T) {
 			}
 		})
 	}
+	// The request is sent twice, and no more while the member lives: a third connection carries none.
 	t.Run("died_reused_twice", func(t *testing.T) {
 		var served int
-		o := newOrigin(t, "s1", "127.0.0.11:0", func(o *origin, p *peer) {
+		serve := func(o *origin, p *peer) {
 			if o.read(p) != "" && served == 0 {
 				served++
 				p.send(ok(o.name))
 				o.read(p)
 			}
-		})
-		c := httpLab(t, webPool(o)).dial()
+		}
+		o, other := newOrigin(t, "s1", "127.0.0.11:0", serve), newOrigin(t, "s2", "127.0.0.12:0", nil)
+		c := httpLab(t, webPool(o, other)).dial()
 		c.send(get())
 		expect(t, c.response(), "s1", o)
 		c.send(get())
 		if r := c.response(); !strings.HasPrefix(r, "HTTP/1.1 502 ") {
 			t.Errorf("answer %q", r)
 		}
-		if conns, seen := o.seen(); conns != 2 || len(seen) != 3 {
-			t.Errorf("%d requests on %d connections", len(seen), conns)
+		if _, seen := o.seen(); len(seen) != 3 {
+			t.Errorf("%d requests", len(seen))
 		}
+		connections(t, other, 0)
+	})
+	// A process that is killed has its listener a moment longer than its connections: what is sent again is accepted and lost.
+	for _, between := range []bool{false, true} {
+		for _, method := range []string{"GET", "POST"} {
+			t.Run(fmt.Sprintf("killed_while_it_listens/%s_between_requests_%t", method, between), func(t *testing.T) {
+				dies := func(o *origin, p *peer) {
+					for o.read(p) != "" {
+						if conns, seen := o.seen(); conns > 1 {
+							o.l.Close()
+							return
+						} else if len(seen) > 1 {
+							return
+						}
+						p.send(ok(o.name))
+						if between {
+							return
+						}
+					}
+				}
+				o, other := newOrigin(t, "s1", "127.0.0.11:0", dies), newOrigin(t, "s2", "127.0.0.12:0", nil)
+				c := httpLab(t, webPool(o, other)).dial()
+				request := method + " / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"
+				c.send(request)
+				expect(t, c.response(), "s1", o)
+				if between {
+					o.hasClosed(1)
+				}
+				c.send(request)
+				if r := c.response(); method == "GET" {
+					expect(t, r, "s2", other)
+				} else if !strings.HasPrefix(r, "HTTP/1.1 502 ") {
+					t.Errorf("answer %q", r)
+				}
+			})
+		}
+	}
+	// One that ends with each request that it is sent takes no third member with it.
+	t.Run("killed_by_the_request", func(t *testing.T) {
+		dies := func(o *origin, p *peer) {
+			for o.read(p) != "" {
+				if _, seen := o.seen(); len(seen) > 1 || o.name != "s1" {
+					o.l.Close()
+					return
+				}
+				p.send(ok(o.name))
+			}
+		}
+		o := three(t, dies)
+		c := httpLab(t, webPool(o...)).dial()
+		c.send(get())
+		expect(t, c.response(), "s1", o[0])
+		c.send(get())
+		if r := c.response(); !strings.HasPrefix(r, "HTTP/1.1 502 ") {
+			t.Errorf("answer %q", r)
+		}
+		connections(t, o[2], 0)
 	})
 	t.Run("partial_answer_is_not_repeated", func(t *testing.T) {
 		o := newOrigin(t, "s1", "127.0.0.11:0", func(o *origin, p *peer) {

@@ -219,11 +219,12 @@ func (d *Decision) Refused() error {
 }
 
 // Accepted says that the chosen member accepted: it is counted, and only now a record is refreshed (a
-// failing attempt refreshes nothing).
+// failing attempt refreshes nothing). Should the connection end and the decision go on, all members may be tried again.
 func (d *Decision) Accepted() {
 	if d.Member == nil {
 		return
 	}
+	d.tried, d.refused = balance.Set{}, 0
 	d.Member.counters.Opened()
 	if d.Member.passive {
 		d.Member.health.accepted()

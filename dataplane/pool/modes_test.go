@@ -308,6 +308,29 @@ func TestPriorityGroups(t *testing.T) {
 	})
 }
 
+// TestTriedAgain: who refused before another member accepted may be chosen when that one refuses later.
+func TestTriedAgain(t *testing.T) {
+	for _, c := range []*pb.Pool{simple("p", 60, n1+":80", n2+":80"), inMode("p", pb.LbMode_LB_MODE_ROUND_ROBIN, n1+":80", n2+":80")} {
+		b := newBench(t)
+		p := b.set(c)
+		var d Decision
+		if err := p.Choose(&d, in(client, v1+":80")); err != nil {
+			t.Fatal(err)
+		}
+		for _, next := range []string{n2, n1, n2, n1} {
+			if err := d.Refused(); err != nil {
+				t.Fatal(err)
+			}
+			b.want(d.Member.Addr.String(), next+":80")
+			d.Accepted()
+		}
+		if d.Refused() != nil || d.Refused() == nil {
+			t.Error("a member was tried twice, or none was")
+		}
+		d.Release()
+	}
+}
+
 func TestNodeLimit(t *testing.T) {
 	b := newBench(t)
 	b.nodes[n1] = &pb.Node{Limit: new(uint32(2))}
