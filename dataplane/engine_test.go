@@ -126,16 +126,16 @@ func TestNotInEffect(t *testing.T) {
 	}
 	defer taken.Close()
 	s := newSite(t, "", mapped+",10.0.0.9:80="+taken.Addr().String())
-	ssl := plainPool("j", a.addr())
-	ssl.GetPool().PersistMode = pb.PersistMode_PERSIST_MODE_SSL.Enum()
-	missing := s.apply(ssl, plainPool("p", a.addr()),
+	dynamic := plainPool("j", a.addr())
+	dynamic.GetPool().LbMode = pb.LbMode_LB_MODE_DYNAMIC_RATIO.Enum()
+	missing := s.apply(dynamic, plainPool("p", a.addr()),
 		virtualServer("0.0.0.0:0", "p"), virtualServer("external", "p"), virtualServer("10.0.0.9:80", "p"),
 		virtualServer("192.0.2.77:80", "p"), virtualServer(web, "j"),
 		object(&pb.VirtualServer{Address: shop}),
 		object(&pb.VirtualServer{Address: other, Pools: []*pb.WeightedPool{{Pool: "p"}}, Enabled: new(false)}))
 	const wildcard = "wildcard virtual servers need traffic to be intercepted, which is not supported"
 	want(t, reasons(missing), strings.Join([]string{
-		"pool/j: persist_mode ssl",
+		"pool/j: lb_mode dynamic_ratio (nothing tells its weights: balanced by the ratios of node addresses)",
 		"virtual/0.0.0.0:0: " + wildcard,
 		"virtual/10.0.0.1:443: it uses no pool",
 		"virtual/10.0.0.9:80: address in use",

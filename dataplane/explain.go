@@ -13,6 +13,7 @@ import (
 	"bigpipe/dataplane/forward"
 	"bigpipe/dataplane/http1"
 	"bigpipe/dataplane/pool"
+	"bigpipe/dataplane/tlshello"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
 )
@@ -96,6 +97,11 @@ func (r *runtime) explainInput(req *pb.ExplainRequest) (*pool.Input, error) {
 	}
 	if req.Cookie != nil {
 		in.Request, err = cookieRequest(req.GetCookie())
+	}
+	if req.Session != nil && err == nil {
+		if in.Hello, err = tlshello.Recall(req.GetSession()); err != nil {
+			return nil, err
+		}
 	}
 	return in, err
 }

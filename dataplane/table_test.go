@@ -41,7 +41,6 @@ var readAlone = map[string]string{
 	"Proxy.TargetVirtual":       "what refers to what",
 	"VirtualServer.LasthopPool": "what refers to what",
 	"VirtualServer.ClonePool":   "what refers to what",
-	"Pool.SslTimeout":           "the timeout of a mode that is refused",
 	"Pool.SipTimeout":           "the timeout of a mode that is refused",
 	"Pool.MsrdpTimeout":         "the timeout of a mode that is refused",
 	"Pool.Forward":              "refused",
@@ -218,6 +217,7 @@ func TestDefaults(t *testing.T) {
 	virtual, _ := config.VirtualEnabled(empty, &pb.VirtualServer{Address: "10.0.0.1:80"})
 	http, _ := config.IsHTTP(empty, &pb.VirtualServer{Address: "10.0.0.1:80"})
 	plain, _ := pool.Compile(&pb.Pool{Name: "p"}, &pool.Env{View: empty}, nil)
+	ssl, _ := pool.Compile(&pb.Pool{Name: "p", PersistMode: pb.PersistMode_PERSIST_MODE_SSL.Enum()}, &pool.Env{View: empty}, nil)
 	one := oneConnect(&pb.VirtualServer{Oneconnect: proto.Bool(true)})
 	onOff := map[bool]string{true: "enable", false: "disable"}
 	mask := config.SimpleMaskOf(&pb.Pool{})
@@ -235,6 +235,7 @@ func TestDefaults(t *testing.T) {
 		{grammar.Pools, "simple_mask6", strconv.Itoa(mask.Bits6)},
 		{grammar.Pools, "sticky_mask6", strconv.Itoa(config.StickyMaskOf(&pb.Pool{}).Bits6)},
 		{grammar.Pools, "ssl_timeout", seconds(config.DefaultSSLTimeout)},
+		{grammar.Pools, "ssl_hello_timeout", seconds(ssl.HelloTimeout)},
 		{grammar.Pools, "sip_timeout", seconds(config.DefaultSIPTimeout)},
 		{grammar.Pools, "msrdp_timeout", seconds(config.DefaultMSRDPTimeout)},
 		{grammar.Pools, "token_retain", seconds(config.DefaultTokenRetain)},

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -198,10 +199,10 @@ func (cl *clause) pairs(words []string, take func(word, text string) (fault, sug
 	return true
 }
 
-// explain reads [pool P] client A [destination D] [cookie C] [virtual V].
+// explain reads [pool P] client A [destination D] [cookie C] [session ID] [virtual V].
 func (cl *clause) explain(kind Kind, key, pool string, name lexer.Token) {
 	e := &pb.ExplainRequest{Pool: pool}
-	ok := cl.pairs([]string{"client", "destination", "cookie", "virtual", "pool"}, func(word, text string) (fault, suggestion string) {
+	ok := cl.pairs([]string{"client", "destination", "cookie", "session", "virtual", "pool"}, func(word, text string) (fault, suggestion string) {
 		switch word {
 		case "client":
 			e.Client, fault = parseAddress(text)
@@ -210,6 +211,11 @@ func (cl *clause) explain(kind Kind, key, pool string, name lexer.Token) {
 			e.Destination = &text
 		case "cookie":
 			e.Cookie = &text
+		case "session":
+			if b, err := hex.DecodeString(text); err != nil || len(b) == 0 || len(b) > 32 {
+				fault = fmt.Sprintf("session %q is not an ID in hex, of up to 32 bytes", text)
+			}
+			e.Session = &text
 		case "virtual":
 			var end endpoint
 			end, fault, suggestion = parseEndpoint(text)

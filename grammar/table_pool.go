@@ -72,7 +72,7 @@ func persistRows() []*Attribute {
 	return []*Attribute{
 		{
 			Words: w("persist_mode"), Release: Legacy | Ours, Value: valueForm, Default: "none", Field: "persist_mode", form: persistModeForm,
-			Help: "how returning clients are recognised", Acts: true, Acting: []string{"none", "simple", "cookie", "sticky", "token"},
+			Help: "how returning clients are recognised", Acts: true, Acting: []string{"none", "simple", "cookie", "ssl", "sticky", "token"},
 		},
 		{
 			Words: w("simple_timeout"), Release: Legacy, Value: ValueSeconds, Default: "0", Field: "simple_timeout",
@@ -88,16 +88,19 @@ func persistRows() []*Attribute {
 		},
 		{
 			Words: w("ssl_timeout"), Release: Legacy, Value: ValueSeconds, Default: "600", Field: "ssl_timeout",
-			Help: "seconds that a record of an SSL session lives",
+			Help: "seconds that a record of an SSL session lives", Acts: true,
 		},
-		{Words: w("ssl_tickets"), Release: Ours, Value: ValueWord, Default: "learn", Field: "ssl_tickets", Help: "learn session tickets too"},
+		{
+			Words: w("ssl_tickets"), Release: Ours, Value: ValueWord, Default: "learn", Field: "ssl_tickets",
+			Help: "learn session tickets too", Acts: true,
+		},
 		{
 			Words: w("ssl_fallback"), Release: Ours, Value: ValueWord, Default: "none", Field: "ssl_fallback",
-			Help: "what identifies clients without a session",
+			Help: "what identifies clients without a known session; the time is simple_timeout, or ssl_timeout where that is 0", Acts: true,
 		},
 		{
 			Words: w("ssl_hello_timeout"), Release: Ours, Value: ValueSeconds, Default: "5", Field: "ssl_hello_timeout",
-			Help: "seconds to wait for a client's first message",
+			Help: "seconds to wait for a client's first message", Acts: true,
 		},
 		{
 			Words: w("sticky_mask"), Release: Legacy, Value: ValueMask, Default: "none", Field: "sticky_mask",
@@ -219,7 +222,7 @@ func memberRows() []*Attribute {
 		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit", Acts: true},
 		{Words: w("route"), Release: Ours, Value: ValuePlain, Field: "route", Help: "the member's name in jroute cookies"},
 		{Words: w("https"), Release: Ours, Value: ValueService, Field: "https", Help: "port of the member's TLS listener"},
-		{Words: w("tmout"), Release: Ours, Value: ValueSeconds, Default: "the pool's ssl_timeout", Field: "tmout", Help: "idle seconds of SSL records bound to this member"},
+		{Words: w("tmout"), Release: Ours, Value: ValueSeconds, Default: "the pool's ssl_timeout", Field: "tmout", Help: "idle seconds of SSL records bound to this member", Acts: true},
 		{Words: w("drain_timeout"), Release: Ours, Value: ValueSeconds, Field: "drain_timeout", Help: "seconds after which a disabled member's connections are ended"},
 		{Words: w("epoch"), Release: Ours, Value: valueForm, Field: "epoch", form: epochForm, Help: "new: old encrypted cookies no longer name this member", Acts: true},
 		{Words: w("server_ssl"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "server_ssl", Help: "speak TLS to this member"},

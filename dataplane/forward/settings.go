@@ -138,8 +138,8 @@ func (s Settings) withDefaults() *Settings {
 		if p == nil {
 			return false
 		}
-		kind, _ := p.Policy()
-		return kind == persist.SIP
+		_, calls := p.PolicyOf(persist.SIP, netip.AddrPort{})
+		return calls
 	})
 	return &s
 }

@@ -11,26 +11,27 @@ import (
 	"bigpipe/dataplane/rule"
 )
 
-// beginTCP decides once, and relays. The flow is no longer the caller's.
+// beginTCP decides once, and relays. Where the decision depends on the client's hello that is waited for. The flow is no longer
+// the caller's.
 func (f *flow) beginTCP() {
-	in := f.ruleInput(f.settings, nil)
-	if f.settings.SplitSticks {
-		in.Returning = &returning{f.settings.Pools, f.poolInput(f.settings, &choice{})}
-	}
-	c := f.settings.route(&in)
-	if c.action != rule.UsePool {
-		f.client.reset()
-		f.end()
-		return
-	}
-	choose := f.poolInput(f.settings, &c)
-	if err := c.pool.Choose(&f.decision, &choose); err != nil {
-		f.client.reset()
-		f.end()
-		return
-	}
+	c := f.routeTCP(nil)
 	r := newRelay(f)
-	r.connecting = true
+	switch within := f.settings.helloTimeout(&c); {
+	case c.action != rule.UsePool:
+		f.client.reset()
+		f.end()
+		return
+	case within > 0:
+		r.awaitHello(within)
+	default:
+		choose := f.poolInput(f.settings, &c)
+		if err := c.pool.Choose(&f.decision, &choose); err != nil {
+			f.client.reset()
+			f.end()
+			return
+		}
+		r.connecting = true
+	}
 	r.attach()
 	if err := f.client.watch(watchIn); err != nil {
 		f.client.reset()
@@ -90,8 +91,9 @@ type stream struct {
 	src, dst *conn
 	buffer   *buffer
 	readable readable
-	blocked  bool // dst has no room
-	closed   bool // the end of src was passed on
+	greeting *greeting // nil: the bytes are of no interest
+	blocked  bool      // dst has no room
+	closed   bool      // the end of src was passed on
 }
 
 type readable uint8
@@ -187,10 +189,12 @@ func (r *relay) turn(told uint32) (more bool, err error) {
 	if f.killed.Load() {
 		return false, errKilled
 	}
-	if told&happenedTime != 0 && f.client.reader.passed(f.client.clock.now()) {
-		if !r.connecting {
-			return false, errTimeout
-		}
+	late := told&happenedTime != 0 && f.client.reader.passed(f.client.clock.now())
+	switch {
+	case !late || r.up.greeting != nil:
+	case !r.connecting:
+		return false, errTimeout
+	default:
 		if err := r.refused(errTimeout); err != nil {
 			return false, err
 		}
@@ -198,6 +202,12 @@ func (r *relay) turn(told uint32) (more bool, err error) {
 	}
 	r.up.hear(told, told>>memberShift)
 	r.down.hear(told>>memberShift, told)
+	if r.up.greeting != nil {
+		if done, err := r.greet(late); !done || err != nil {
+			return false, err
+		}
+		told |= happenedStart
+	}
 	if r.connecting {
 		if done, err := r.connect(told); !done || err != nil {
 			return false, err
@@ -313,6 +323,8 @@ func (r *relay) finish(err error) {
 	if !errors.Is(err, io.EOF) {
 		r.f.killed.Store(true)
 	}
+	r.up.greeting.drop()
+	r.down.greeting.drop()
 	r.f.end()
 }
 
@@ -369,6 +381,9 @@ func (s *stream) read() error {
 			s.readable = readNothing
 		}
 		s.src.pulled.Add(uint64(n))
+		if s.greeting != nil {
+			s.listen(s.buffer.bytes()[s.buffer.len()-n:])
+		}
 	}
 	return nil
 }

@@ -237,6 +237,19 @@ func (t *Table) Accepted(h *Handle) {
 	}
 }
 
+// Follow replaces the Policy that the connection came with, where it depends on the node: a connection that has a record learns
+// its node only with the answer. It must be called before Accepted.
+func (t *Table) Follow(h *Handle, p Policy) {
+	s, r, _ := t.lockHeld(h)
+	if r == 0 {
+		return
+	}
+	defer s.mu.Unlock()
+	sl := s.slab.at(r)
+	h.class = t.classFor(t.pool(s.classOf(sl).pool), &p)
+	h.settled = sl.class == h.class && sl.flags&flagAccepted != 0
+}
+
 // Release ends the hold and empties the Handle. The idle timer starts when the last one of an accepted connection goes.
 func (t *Table) Release(h *Handle) {
 	s, r, now := t.lockHeld(h)

@@ -6,6 +6,7 @@ import (
 
 	"bigpipe/dataplane/balance"
 	"bigpipe/dataplane/http1"
+	"bigpipe/dataplane/tlshello"
 )
 
 var (
@@ -30,6 +31,9 @@ type Input struct {
 	ID []byte
 	// Named is the member that the client's bytes name, as those of terminal services can; else invalid.
 	Named netip.AddrPort
+	// Hello is the client's hello of TLS, as far as it came; nil where none was read. It must stay as it is until the call
+	// returns.
+	Hello *tlshello.Client
 	// Fresh asks for a new choice, whatever was recorded (use pool P persist none).
 	Fresh bool
 	// ByRule says that a rule chose the pool.
@@ -54,6 +58,7 @@ type Decision struct {
 	token   tokenNote
 	hash    hashNote
 	record  recordNote
+	answer  *answerNote // nil: nothing is learned from the member's answer
 	trace   *trace
 	key     netip.Addr // see Pool.key
 }
@@ -255,6 +260,7 @@ func (d *Decision) Count(in, out, requests uint64) {
 func (d *Decision) Release() {
 	d.take(nil, limits{})
 	d.record.release()
+	d.answer.release()
 	*d = Decision{}
 }
 

@@ -51,6 +51,10 @@ func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
 			p.persisted = r
 		}
 		return reasons
+	case pb.PersistMode_PERSIST_MODE_SSL:
+		s, reasons := newSSLMethod(c, env)
+		p.persisted, p.HelloTimeout = s, seconds(c.SslHelloTimeout, defaultHelloTimeout)
+		return reasons
 	default:
 		return []string{"persist_mode " + pb.EnumWord(mode)}
 	}

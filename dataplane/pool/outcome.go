@@ -14,10 +14,13 @@ const (
 	OutcomeOff Outcome = iota
 	// OutcomeNone means that the client brought nothing: no record, no cookie.
 	OutcomeNone
-	// OutcomeMalformed means that a cookie had the right name and no readable value.
+	// OutcomeMalformed means that a cookie had the right name and no readable value, or that a hello of TLS cannot
+	// be read.
 	OutcomeMalformed
 	// OutcomeUnknownMember means that what was found names no member of the pool.
 	OutcomeUnknownMember
+	// OutcomeNotTLS means that the client did not begin with a hello of TLS.
+	OutcomeNotTLS
 	// OutcomeDown means that the member takes nothing new, not even from its own clients.
 	OutcomeDown
 	// OutcomeDisabledHonoured means that the member is disabled and the client went there all the same.
@@ -41,7 +44,7 @@ const (
 )
 
 var outcomeWords = [outcomes]string{
-	"off", "none", "malformed", "unknown_member", "down", "disabled_honoured", "other_pool", "table_full",
+	"off", "none", "malformed", "unknown_member", "not_tls", "down", "disabled_honoured", "other_pool", "table_full",
 	"valid", "bound", "moved", "expired", "evicted",
 }
 
@@ -99,5 +102,6 @@ func (t *tally) message() *pb.PersistOutcomes {
 		Valid:            t.sum(OutcomeValid),
 		Bound:            t.sum(OutcomeBound),
 		Moved:            t.sum(OutcomeMoved),
+		NotTls:           t.sum(OutcomeNotTLS),
 	}
 }

@@ -19,6 +19,7 @@ import (
 const (
 	defaultConnectTimeout  = 5 * time.Second
 	defaultResponseTimeout = 60 * time.Second
+	defaultHelloTimeout    = 5 * time.Second
 )
 
 // Env is what pools are compiled with: the configuration around them and what the process lends them.
@@ -79,6 +80,8 @@ type Pool struct {
 	Config *pb.Pool
 	// ConnectTimeout bounds a connect to a member, ResponseTimeout the wait for the head of a response.
 	ConnectTimeout, ResponseTimeout time.Duration
+	// HelloTimeout bounds the wait for a client's hello of TLS, which the choice depends on. Zero: it does not.
+	HelloTimeout time.Duration
 	// Fallback is where requests are redirected when no member can be used (%h, %p and %u are filled in); "" is nowhere.
 	Fallback string
 
@@ -114,6 +117,8 @@ type shared struct {
 	telling                  telling
 	// unserved counts connections that found no member.
 	unserved atomic.Uint64
+	// unfollowed is set once a session of TLS 1.3 was met that nothing persists.
+	unfollowed atomic.Bool
 	// printedOrder is set once a cookie in the byte order of seed 002 was met.
 	printedOrder atomic.Bool
 	// collision is set once a member set what carries our token.

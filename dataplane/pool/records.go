@@ -32,6 +32,28 @@ type recordNote struct {
 
 // newRecordMethod compiles persist_mode simple, sticky, sip and msrdp. Nil without a reason: the pool does not persist (rule B-15).
 func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
+	r := newRecords(c, env)
+	var reasons []string
+	switch config.PersistModeOf(c) {
+	case pb.PersistMode_PERSIST_MODE_SIMPLE:
+		reasons = r.simple(c, env)
+	case pb.PersistMode_PERSIST_MODE_STICKY:
+		reasons = r.sticky(c)
+	case pb.PersistMode_PERSIST_MODE_SIP:
+		r.kind = persist.SIP
+	case pb.PersistMode_PERSIST_MODE_MSRDP:
+		r.kind = persist.MSRDP
+	default:
+		return nil, nil
+	}
+	if len(reasons) > 0 {
+		return nil, reasons
+	}
+	return r, nil
+}
+
+// newRecords is what all methods with records have in common.
+func newRecords(c *pb.Pool, env *Env) *recordMethod {
 	r := &recordMethod{
 		table:  env.Table,
 		policy: persist.Policy{Pool: persist.PoolIDOf(c.GetName()), Timeout: config.PersistTimeout(c), Timer: persist.Idle},
@@ -46,26 +68,27 @@ func newRecordMethod(c *pb.Pool, env *Env) (*recordMethod, []string) {
 			PersistOnAnyPortSameVIP: globals.GetPersistAcrossServices(),
 		}
 	}
-	var mask config.Mask
-	switch config.PersistModeOf(c) {
-	case pb.PersistMode_PERSIST_MODE_SIMPLE:
-		r.kind, mask, r.proxies = persist.Simple, config.SimpleMaskOf(c), config.MapProxiesOf(globals)
-	case pb.PersistMode_PERSIST_MODE_STICKY:
-		r.kind, mask = persist.Sticky, config.StickyMaskOf(c)
-	case pb.PersistMode_PERSIST_MODE_SIP:
-		r.kind = persist.SIP
-		return r, nil
-	case pb.PersistMode_PERSIST_MODE_MSRDP:
-		r.kind = persist.MSRDP
-		return r, nil
-	default:
-		return nil, nil
-	}
+	return r
+}
+
+// simple makes r persist by the client's address.
+func (r *recordMethod) simple(c *pb.Pool, env *Env) (reasons []string) {
+	r.kind, r.proxies = persist.Simple, config.MapProxiesOf(config.Globals(env.View))
+	return r.masked(config.SimpleMaskOf(c))
+}
+
+// sticky makes r persist by the destination's address.
+func (r *recordMethod) sticky(c *pb.Pool) (reasons []string) {
+	r.kind = persist.Sticky
+	return r.masked(config.StickyMaskOf(c))
+}
+
+func (r *recordMethod) masked(mask config.Mask) (reasons []string) {
 	var err error
 	if r.mask, err = persist.NewMask(mask.Bits4, mask.Bits6); err != nil {
-		return nil, []string{err.Error()}
+		return []string{err.Error()}
 	}
-	return r, nil
+	return nil
 }
 
 // key is the record's key under the wide scopes of globals or, with none, that of this virtual server and pool.
@@ -133,16 +156,26 @@ func (r *recordMethod) choose(d *Decision, in *Input) (bool, error) {
 var idWords = map[persist.Kind]string{persist.SIP: "call", persist.MSRDP: "user"}
 
 func (r *recordMethod) find(d *Decision, in *Input, key persist.Key) (bool, error) {
+	if !r.hold(d, in, key) {
+		d.outcome = OutcomeNone
+		return r.bind(d)
+	}
+	return r.held(d, in)
+}
+
+// hold makes the decision hold the record of a key, if there is one.
+func (r *recordMethod) hold(d *Decision, in *Input, key persist.Key) bool {
 	d.record = recordNote{method: r, key: key, virtualPort: in.Virtual.Port()}
 	if d.dry() {
 		d.record.binding = r.look(d, key)
 	} else {
 		d.record.binding = r.table.Acquire(key, r.policy)
 	}
-	if d.record.binding.Outcome == persist.NoNode {
-		d.outcome = OutcomeNone
-		return r.bind(d)
-	}
+	return d.record.binding.Outcome != persist.NoNode
+}
+
+// held chooses by the record that the decision holds.
+func (r *recordMethod) held(d *Decision, in *Input) (bool, error) {
 	if in.Fresh {
 		d.outcome = OutcomeNone
 		return true, r.move(d)
@@ -351,10 +384,52 @@ func (p *Pool) atNode(node netip.AddrPort, virtualPort uint16) *Member {
 	return best
 }
 
-// Policy says how records live that are made through the pool, and of which kind they are; the zero kind is none.
-func (p *Pool) Policy() (persist.Kind, persist.Policy) {
-	if r, ok := p.persisted.(*recordMethod); ok {
-		return r.kind, r.policy
+// keeper is a method that keeps records.
+type keeper interface {
+	// policyOf is how a record of a kind lives that is bound to a member of the pool; nil is another node. False: the method has
+	// no records of the kind.
+	policyOf(kind persist.Kind, m *Member) (persist.Policy, bool)
+}
+
+func (r *recordMethod) policyOf(kind persist.Kind, _ *Member) (persist.Policy, bool) {
+	return r.policy, kind == r.kind
+}
+
+// PolicyOf says how records of a kind live that the pool binds to a node, or refreshes. It is false where the pool keeps none.
+func (p *Pool) PolicyOf(kind persist.Kind, node netip.AddrPort) (persist.Policy, bool) {
+	k, ok := p.persisted.(keeper)
+	if !ok {
+		return persist.Policy{}, false
 	}
-	return 0, persist.Policy{}
+	m := p.Member(node)
+	if m == nil {
+		m = p.atNode(node, 0) // of another pool
+	}
+	return k.policyOf(kind, m)
+}
+
+// SamePolicies reports whether the records of two pools, of which o may be nil, live alike.
+func (p *Pool) SamePolicies(o *Pool) bool {
+	if o == nil {
+		return false
+	}
+	for kind := persist.Simple; kind <= persist.Cookie; kind++ {
+		if !p.samePolicy(o, kind, netip.AddrPort{}) {
+			return false
+		}
+		for _, list := range [...][]*Member{p.members, o.members} {
+			for _, m := range list {
+				if !p.samePolicy(o, kind, m.Addr) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (p *Pool) samePolicy(o *Pool, kind persist.Kind, node netip.AddrPort) bool {
+	a, keepsA := p.PolicyOf(kind, node)
+	b, keepsB := o.PolicyOf(kind, node)
+	return a == b && keepsA == keepsB
 }

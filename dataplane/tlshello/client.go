@@ -1,6 +1,10 @@
 package tlshello
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
 
 // State says what is known of a client's first bytes.
 type State uint8
@@ -47,6 +51,19 @@ func (c *Client) Feed(b []byte) State {
 		c.state = TooLong
 	}
 	return c.state
+}
+
+// Recall returns a hello as of a client that comes back with a session. The text is that of a record: the session's ID, or the
+// SHA-256 of its ticket, in hex; as nobody knows which, the client brings both.
+func Recall(session string) (*Client, error) {
+	id, err := hex.DecodeString(session)
+	if err != nil || len(id) == 0 || len(id) > MaxID {
+		return nil, fmt.Errorf("session %q is not an ID in hex, of up to %d bytes", session, MaxID)
+	}
+	c := &Client{state: Complete}
+	c.message.idLength = copy(c.message.id[:], id)
+	c.message.hasTicket = copy(c.message.ticket[:], id) == len(c.message.ticket)
+	return c, nil
 }
 
 // Reset makes c as new.

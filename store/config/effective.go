@@ -107,6 +107,27 @@ func KeepsRecords(mode pb.PersistMode) bool {
 	return false
 }
 
+// FallbackTimeout returns how long a record of ssl_fallback simple lives without use: simple_timeout, or where that is 0 the
+// ssl_timeout. It is false for a pool without that fallback.
+func FallbackTimeout(p *pb.Pool) (timeout time.Duration, ok bool) {
+	if PersistModeOf(p) != pb.PersistMode_PERSIST_MODE_SSL || p.GetSslFallback() != pb.SslFallback_SSL_FALLBACK_SIMPLE {
+		return 0, false
+	}
+	if n := p.GetSimpleTimeout(); n > 0 {
+		return time.Duration(n) * time.Second, true
+	}
+	return PersistTimeout(p), true
+}
+
+// MemberTimeout returns how long a record of an SSL session that is bound to a member lives without use: the member's tmout, or
+// that of its pool (rules A-8, M-9).
+func MemberTimeout(p *pb.Pool, m *pb.Member) time.Duration {
+	if m.GetTmout() > 0 {
+		return time.Duration(m.GetTmout()) * time.Second
+	}
+	return PersistTimeout(p)
+}
+
 // Mask says how many leading bits of an address count as a record's key.
 type Mask struct {
 	Bits4, Bits6 int

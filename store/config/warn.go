@@ -19,7 +19,8 @@ var dynamicModes = []pb.LbMode{
 // warnPool gives the warnings about one pool's own attributes: W-4, W-5, W-9, W-10.
 func (c *checker) warnPool(key string, p *pb.Pool) {
 	meta, title := p.GetMeta(), Title(key)
-	if p.GetPersistMode() != pb.PersistMode_PERSIST_MODE_SIMPLE {
+	_, fallback := FallbackTimeout(p)
+	if p.GetPersistMode() != pb.PersistMode_PERSIST_MODE_SIMPLE && !fallback {
 		if p.SimpleMask != nil {
 			c.warn(key, attribute(meta, "simple_mask"), "W-4", "%s: simple_mask works only with persist_mode simple", title)
 		} else if p.SimpleMask6 != nil {

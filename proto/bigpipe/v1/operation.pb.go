@@ -485,7 +485,9 @@ type ExplainRequest struct {
 	// The Cookie header's value.
 	Cookie *string `protobuf:"bytes,4,opt,name=cookie,proto3,oneof" json:"cookie,omitempty"`
 	// "ADDRESS:PORT"; absent: the first virtual server that can reach the pool.
-	Virtual       *string `protobuf:"bytes,5,opt,name=virtual,proto3,oneof" json:"virtual,omitempty"`
+	Virtual *string `protobuf:"bytes,5,opt,name=virtual,proto3,oneof" json:"virtual,omitempty"`
+	// The ID of a TLS session, or the hash of a ticket, in hex as records print it.
+	Session       *string `protobuf:"bytes,6,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +553,13 @@ func (x *ExplainRequest) GetCookie() string {
 func (x *ExplainRequest) GetVirtual() string {
 	if x != nil && x.Virtual != nil {
 		return *x.Virtual
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
 	}
 	return ""
 }
@@ -1627,8 +1636,10 @@ type PersistOutcomes struct {
 	Bound            uint64                 `protobuf:"varint,10,opt,name=bound,proto3" json:"bound,omitempty"`
 	Moved            uint64                 `protobuf:"varint,11,opt,name=moved,proto3" json:"moved,omitempty"`
 	Evicted          uint64                 `protobuf:"varint,12,opt,name=evicted,proto3" json:"evicted,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Connections that did not begin with a hello of TLS where the pool persists by TLS sessions.
+	NotTls        uint64 `protobuf:"varint,13,opt,name=not_tls,json=notTls,proto3" json:"not_tls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PersistOutcomes) Reset() {
@@ -1741,6 +1752,13 @@ func (x *PersistOutcomes) GetMoved() uint64 {
 func (x *PersistOutcomes) GetEvicted() uint64 {
 	if x != nil {
 		return x.Evicted
+	}
+	return 0
+}
+
+func (x *PersistOutcomes) GetNotTls() uint64 {
+	if x != nil {
+		return x.NotTls
 	}
 	return 0
 }
@@ -2186,17 +2204,20 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x13ClearRecordsRequest\x120\n" +
 	"\x06filter\x18\x01 \x01(\v2\x18.bigpipe.v1.RecordFilterR\x06filter\"-\n" +
 	"\x11ClearRecordsReply\x12\x18\n" +
-	"\acleared\x18\x01 \x01(\x04R\acleared\"\xc6\x01\n" +
+	"\acleared\x18\x01 \x01(\x04R\acleared\"\xf1\x01\n" +
 	"\x0eExplainRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12%\n" +
 	"\vdestination\x18\x03 \x01(\tH\x00R\vdestination\x88\x01\x01\x12\x1b\n" +
 	"\x06cookie\x18\x04 \x01(\tH\x01R\x06cookie\x88\x01\x01\x12\x1d\n" +
-	"\avirtual\x18\x05 \x01(\tH\x02R\avirtual\x88\x01\x01B\x0e\n" +
+	"\avirtual\x18\x05 \x01(\tH\x02R\avirtual\x88\x01\x01\x12\x1d\n" +
+	"\asession\x18\x06 \x01(\tH\x03R\asession\x88\x01\x01B\x0e\n" +
 	"\f_destinationB\t\n" +
 	"\a_cookieB\n" +
 	"\n" +
-	"\b_virtual\"t\n" +
+	"\b_virtualB\n" +
+	"\n" +
+	"\b_session\"t\n" +
 	"\fExplainReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x14\n" +
 	"\x05steps\x18\x02 \x03(\tR\x05steps\x12\x1c\n" +
@@ -2285,7 +2306,7 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\amonitor\x18\x02 \x01(\tR\amonitor\x12-\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x17.bigpipe.v1.MemberStateR\x05state\x12\x1c\n" +
-	"\tdataplane\x18\x04 \x01(\tR\tdataplane\"\xdf\x02\n" +
+	"\tdataplane\x18\x04 \x01(\tR\tdataplane\"\xf8\x02\n" +
 	"\x0fPersistOutcomes\x12\x12\n" +
 	"\x04none\x18\x01 \x01(\x04R\x04none\x12\x1c\n" +
 	"\tmalformed\x18\x02 \x01(\x04R\tmalformed\x12%\n" +
@@ -2301,7 +2322,8 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x05bound\x18\n" +
 	" \x01(\x04R\x05bound\x12\x14\n" +
 	"\x05moved\x18\v \x01(\x04R\x05moved\x12\x18\n" +
-	"\aevicted\x18\f \x01(\x04R\aevicted\"\xf1\x01\n" +
+	"\aevicted\x18\f \x01(\x04R\aevicted\x12\x17\n" +
+	"\anot_tls\x18\r \x01(\x04R\x06notTls\"\xf1\x01\n" +
 	"\x0ePoolStatistics\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\amembers\x18\x02 \x03(\v2\x1c.bigpipe.v1.MemberStatisticsR\amembers\x12=\n" +
