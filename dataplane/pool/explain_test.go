@@ -81,6 +81,9 @@ func explainable() map[string]*pb.Pool {
 	pools["cookie_reserve"].CookieReserve = yes()
 	pools["cookie_hash"] = hashing("p", members...)
 	pools["token"] = tokenPool(func(c *pb.Pool) { c.Name = "p" }, members...)
+	pools["ssl"] = sslPool("p", members...)
+	pools["ssl_fallback"] = sslPool("p", members...)
+	pools["ssl_fallback"].SslFallback = pb.SslFallback_SSL_FALLBACK_SIMPLE.Enum()
 	pools["refuse"] = simple("p", 60, members...)
 	pools["refuse"].PersistUnavailable = pb.Unavailable_UNAVAILABLE_REFUSE.Enum()
 	return pools
@@ -102,6 +105,8 @@ func TestExplainIsTrue(t *testing.T) {
 					i.Request = request("Apache="+at, fmt.Sprintf("BIGipServerp=%s", []string{value1, value2, "1.1.0000", "x"}[random.IntN(4)]),
 						"x="+clearToken([]string{s1, s2, "127.0.0.9:9"}[random.IntN(3)]))
 				}
+				i.Hello = clientOf(t, fmt.Sprintf("%02x", random.IntN(6)))
+				given := fmt.Sprintf("%02x", random.IntN(6))
 				node := fmt.Sprintf("127.0.0.%d", random.IntN(3)+1)
 				state := &pb.Node{Enabled: proto.Bool(random.IntN(3) > 0), Up: proto.Bool(random.IntN(4) > 0)}
 				change, end, wait := random.IntN(4) == 0, random.IntN(3) > 0, time.Duration(random.IntN(9))*time.Second
@@ -128,6 +133,8 @@ func TestExplainIsTrue(t *testing.T) {
 					where := fmt.Sprint(err)
 					if err == nil {
 						d.Accepted()
+						server, news := serverOf(t, given, false)
+						d.Learn(news, i.Hello, server)
 						where = d.Member.Addr.String()
 					}
 					found, _ := d.Outcome()
