@@ -116,23 +116,28 @@ func (b *batch) send(fd, first, end int) (n int, errno syscall.Errno) {
 	}
 }
 
-// contact returns the address of this host that a received datagram was sent to; the zero value if the kernel did not say.
-func (b *batch) contact(i int) (addr [16]byte) {
+// contact returns the address that a received datagram was sent to, of this host or, with the port, of another's; the zero value if
+// the kernel did not say.
+func (b *batch) contact(i int) (addr [16]byte, port uint16) {
 	m := &b.messages[i]
 	c := b.control[i][:min(int(m.Controllen), controlSize)]
 	if len(c) < unix.SizeofCmsghdr {
-		return addr
+		return addr, 0
 	}
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
 	data := c[unix.CmsgLen(0):]
 	switch {
 	case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
 		// The second field is an address of this host even where the datagram was sent to many.
-		return netip.AddrFrom4([4]byte(data[4:8])).As16()
+		return netip.AddrFrom4([4]byte(data[4:8])).As16(), 0
 	case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
-		return [16]byte(data)
+		return [16]byte(data), 0
+	case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_ORIGDSTADDR && len(data) >= unix.SizeofSockaddrInet4:
+		return netip.AddrFrom4([4]byte(data[4:8])).As16(), binary.BigEndian.Uint16(data[2:])
+	case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_ORIGDSTADDR && len(data) >= unix.SizeofSockaddrInet6:
+		return [16]byte(data[8:]), binary.BigEndian.Uint16(data[2:])
 	}
-	return addr
+	return addr, 0
 }
 
 // sourceControl is the control message that makes a datagram leave from an address of this host. The interface matters only to
@@ -163,28 +168,33 @@ func putControlHeader(c []byte, level, kind int32, size int) {
 // Sizes that are asked for of the kernel for the sockets of virtual servers, which all their clients share.
 const sharedSocketBuffer = 4 << 20
 
-// listenUDP opens a bound socket that does not block. Where it has all addresses of the host it tells which one a datagram was
-// sent to.
-func listenUDP(addr netip.AddrPort) (fd int, err error) {
+// listenUDP opens a bound socket that does not block. Where it has all addresses of the host, or intercepts, it tells which one a
+// datagram was sent to.
+func listenUDP(addr netip.AddrPort, intercepts bool) (fd int, err error) {
 	fam := family(addr.Addr())
 	fd, err = unix.Socket(fam, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	if err := prepareUDP(fd, fam, addr); err != nil {
+	if err := prepareUDP(fd, fam, addr, intercepts); err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-func prepareUDP(fd, fam int, addr netip.AddrPort) error {
+func prepareUDP(fd, fam int, addr netip.AddrPort, intercepts bool) error {
 	type option struct{ level, name int }
 	var options []option
 	if fam == unix.AF_INET6 {
 		options = append(options, option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY})
 	}
-	if addr.Addr().IsUnspecified() {
+	switch {
+	case intercepts && fam == unix.AF_INET6:
+		options = append(options, option{unix.IPPROTO_IPV6, unix.IPV6_TRANSPARENT}, option{unix.IPPROTO_IPV6, unix.IPV6_RECVORIGDSTADDR})
+	case intercepts:
+		options = append(options, option{unix.IPPROTO_IP, unix.IP_TRANSPARENT}, option{unix.IPPROTO_IP, unix.IP_RECVORIGDSTADDR})
+	case addr.Addr().IsUnspecified():
 		if fam == unix.AF_INET6 {
 			options = append(options, option{unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO})
 		} else {
@@ -207,6 +217,33 @@ func prepareUDP(fd, fam int, addr netip.AddrPort) error {
 		return os.NewSyscallError("bind", errno)
 	}
 	return nil
+}
+
+// speakFor opens a socket that datagrams leave from with the address of another; -1 on an error.
+func speakFor(addr netip.AddrPort) (fd int, err error) {
+	fam, level, option := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TRANSPARENT
+	if addr.Addr().Is6() {
+		fam, level, option = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_TRANSPARENT
+	}
+	fd, err = unix.Socket(fam, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	err = unix.SetsockoptInt(fd, level, option, 1)
+	if err == nil { // many clients may send to one address
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	if err == nil {
+		sa := newSockaddr(addr)
+		if errno := bind(fd, &sa); errno != 0 {
+			err = errno
+		}
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // adoptUDP checks that a socket is one that listenUDP has opened, in another process.

@@ -322,7 +322,8 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 	f.server.close()
 	f.from.drop()
 	f.reused = false
-	fd, err := f.socket(m)
+	to, mark := f.settings.destination(m, f.contact)
+	fd, err := f.socket(to, mark)
 	if err != nil {
 		return dialError(err)
 	}
@@ -331,14 +332,14 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 		f.adopt(c)
 		f.use(c)
 	}
-	to := newSockaddr(m.Dial)
+	sa := newSockaddr(to)
 	f.wait()
 	f.server.as = f.settings.introduction()
 	start := time.Time{}
 	if !f.settings.HTTP {
 		start = f.decision.Start()
 	}
-	err = f.server.connect(&to, fd, timeout)
+	err = f.server.connect(&sa, fd, timeout)
 	if err == nil {
 		f.decision.Took(start)
 	}
@@ -352,13 +353,13 @@ func (f *flow) dial(m *pool.Member, timeout time.Duration) error {
 	return dialError(err)
 }
 
-// socket opens a socket to connect to a member with. Where there is none left the spares give up theirs.
-func (f *flow) socket(m *pool.Member) (fd int, err error) {
-	if !m.Dial.IsValid() {
+// socket opens a socket to connect with, whose packets have a mark. Where there is none left the spares give up theirs.
+func (f *flow) socket(to netip.AddrPort, mark uint32) (fd int, err error) {
+	if !to.IsValid() {
 		return -1, unix.EADDRNOTAVAIL
 	}
 	for range 2 {
-		fd, err = unix.Socket(family(m.Dial.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		fd, err = unix.Socket(family(to.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if err == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
 			break
 		}
@@ -366,6 +367,12 @@ func (f *flow) socket(m *pool.Member) (fd int, err error) {
 	}
 	if err == nil && f.settings.Transparent {
 		if err := impersonate(fd, f.peer.Addr()); err != nil {
+			_ = unix.Close(fd)
+			return -1, err
+		}
+	}
+	if err == nil {
+		if err := setMark(fd, mark); err != nil {
 			_ = unix.Close(fd)
 			return -1, err
 		}

@@ -39,7 +39,7 @@ type Listener struct {
 // Listen binds an address, which may have port 0, and begins to accept. An IPv6 address accepts only IPv6. The error wraps the
 // kernel's: unix.EADDRNOTAVAIL when the host does not have the address, unix.EADDRINUSE when it is taken.
 func Listen(t *Table, addr netip.AddrPort, s Settings) (*Listener, error) {
-	fd, err := listen(addr)
+	fd, err := listen(addr, s.Intercepts)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}

@@ -93,7 +93,7 @@ func TestSparesGiveDescriptorsUp(t *testing.T) {
 	eventually(t, "the client is there", func() bool { return b.table.Len() == 1 })
 	fillDescriptors(t)
 	f := &flow{listener: b.l, settings: &b.set}
-	fd, err := f.socket(&pool.Member{Dial: other.addr})
+	fd, err := f.socket(other.addr, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,11 @@ package forward
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bigpipe/dataplane/persist"
 	"bigpipe/dataplane/pool"
@@ -56,6 +59,14 @@ type Settings struct {
 	// Transparent makes connections to members, and datagrams, come from the client's address. The process must be allowed to
 	// (Impersonates), the replies must find their way back to this host, and members must have addresses of the client's family.
 	Transparent bool
+	// Intercepts: the listener is bound to all addresses of a family and may have connections to addresses of others delivered.
+	// The process must be allowed to (Impersonates).
+	Intercepts bool
+	// KeepPort sends to the port that the client wanted, instead of the member's.
+	KeepPort bool
+	// Gateway leaves the destination that the client wanted, and returns the mark of packets for which the member is the next hop;
+	// zero where there is no such way. It excludes OneConnect. Nil: members are sent to at their own address.
+	Gateway func(member netip.Addr) uint32
 	// Limit is the most client connections at a time; zero means no limit.
 	Limit uint32
 	// SourceLimit is the most connections of one client address at a time, or of one /64 network of IPv6; zero means no limit.
@@ -73,6 +84,34 @@ type Settings struct {
 type Shared struct {
 	Gauge *pool.Gauge
 	Limit uint32 // zero means no limit
+}
+
+// destination is where a member is sent to for a client that wanted to go to contact: at the member's address and port, unless one
+// of them is kept. A member without a port has all of them. Mark is that of the packets; zero is none. The destination is invalid
+// where there is no way.
+func (s *Settings) destination(m *pool.Member, contact netip.AddrPort) (to netip.AddrPort, mark uint32) {
+	if !contact.IsValid() {
+		contact = s.Virtual
+	}
+	to = m.Dial
+	if to.IsValid() && (s.KeepPort || to.Port() == 0) {
+		to = netip.AddrPortFrom(to.Addr(), contact.Port())
+	}
+	if s.Gateway == nil || !to.IsValid() {
+		return to, 0
+	}
+	if mark = s.Gateway(to.Addr()); mark == 0 || to.Addr().Is4() != contact.Addr().Is4() {
+		return netip.AddrPort{}, 0
+	}
+	return netip.AddrPortFrom(contact.Addr(), to.Port()), mark
+}
+
+// setMark gives the packets of a socket a mark, unless it is zero.
+func setMark(fd int, mark uint32) error {
+	if mark == 0 {
+		return nil
+	}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)))
 }
 
 // open counts a connection at the virtual server and at what it shares, unless there are as many as may be.
@@ -128,7 +167,7 @@ func (s Settings) withDefaults() *Settings {
 	if s.IdleTimeout <= 0 {
 		s.IdleTimeout = DefaultIdleTimeout
 	}
-	if s.ProxyProtocol {
+	if s.ProxyProtocol || s.Gateway != nil || s.KeepPort {
 		s.OneConnect = nil
 	}
 	if s.Counters == nil {

@@ -158,7 +158,7 @@ func bind(fd int, to *sockaddr) syscall.Errno {
 }
 
 // listen opens a listening socket that does not block. What its connections inherit is set here: no delay of small segments.
-func listen(addr netip.AddrPort) (fd int, err error) {
+func listen(addr netip.AddrPort, intercepts bool) (fd int, err error) {
 	fam := family(addr.Addr())
 	fd, err = unix.Socket(fam, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -167,8 +167,13 @@ func listen(addr netip.AddrPort) (fd int, err error) {
 	options := []struct{ level, name int }{
 		{unix.SOL_SOCKET, unix.SO_REUSEADDR}, {unix.IPPROTO_TCP, unix.TCP_NODELAY}, {unix.IPPROTO_IPV6, unix.IPV6_V6ONLY},
 	}
+	transparent := struct{ level, name int }{unix.IPPROTO_IPV6, unix.IPV6_TRANSPARENT}
 	if fam == unix.AF_INET {
 		options = options[:2]
+		transparent.level, transparent.name = unix.IPPROTO_IP, unix.IP_TRANSPARENT
+	}
+	if intercepts {
+		options = append(options, transparent)
 	}
 	for _, o := range options {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, 1); err != nil {

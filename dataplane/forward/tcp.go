@@ -278,15 +278,15 @@ func (r *relay) connect(told uint32) (done bool, err error) {
 // dial begins to connect to the member of the decision.
 func (r *relay) dial() (done bool, err error) {
 	f := r.f
-	m := f.decision.Member
-	fd, err := f.socket(m)
+	to, mark := f.settings.destination(f.decision.Member, f.contact)
+	fd, err := f.socket(to, mark)
 	if err != nil {
 		return false, err
 	}
 	f.server.open(fd)
 	r.down.readable = readNothing
 	r.withholdAck()
-	r.to = newSockaddr(m.Dial)
+	r.to = newSockaddr(to)
 	f.client.until(&f.client.reader, f.decision.Pool().ConnectTimeout)
 	if done, err = f.server.tryConnect(&r.to); err != nil {
 		return false, err

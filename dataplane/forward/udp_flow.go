@@ -20,6 +20,7 @@ type udpFlow struct {
 	fd       int // the socket that is connected to the member
 	slot     uint32
 	peer     sockaddr // the client
+	back     int      // the socket that replies leave from where the listener's has another port; -1: none
 	control  []byte   // makes replies leave from where the client sent to; nil where that needs no word
 	began    instant
 	active   instant // of the last datagram
@@ -41,6 +42,8 @@ type udpKey struct {
 	peer [unix.SizeofSockaddrInet6]byte
 	// contact is the address that the client sent to, where the virtual server has all addresses of the host; else zero.
 	contact [16]byte
+	// port is the port that the client sent to, where it is not the listener's; else zero.
+	port uint16
 	// call is the hash of the Call-ID where pools persist by it: one client can have many calls. Zero: none.
 	call uint64
 }
@@ -48,8 +51,8 @@ type udpKey struct {
 var callSeed = maphash.MakeSeed()
 
 // newUDPKey makes the key of a datagram from its sender, and from its call if it has one.
-func newUDPKey(from *sockaddr, contact [16]byte, call []byte) udpKey {
-	k := udpKey{contact: contact}
+func newUDPKey(from *sockaddr, contact [16]byte, port uint16, call []byte) udpKey {
+	k := udpKey{contact: contact, port: port}
 	if len(call) > 0 {
 		k.call = maphash.Bytes(callSeed, call)
 	}
@@ -70,7 +73,11 @@ func (f *udpFlow) contact() netip.AddrPort {
 	if f.key.contact == [16]byte{} {
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(netip.AddrFrom16(f.key.contact).Unmap(), f.listener.addr.Port())
+	port := f.key.port
+	if port == 0 {
+		port = f.listener.addr.Port()
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(f.key.contact).Unmap(), port)
 }
 
 // count counts the bytes since the last call.
@@ -157,18 +164,19 @@ func (f *udpFlow) reach() error {
 
 // dial connects to a member. Where sockets have run out, the flow that was used longest ago gives up its own.
 func (f *udpFlow) dial(m *pool.Member) error {
-	if !m.Dial.IsValid() {
+	to, mark := f.listener.settings.Load().destination(m, f.contact())
+	if !to.IsValid() {
 		return unix.EADDRNOTAVAIL
 	}
-	err := f.connect(m)
+	err := f.connect(to, mark)
 	if errors.Is(err, errLocal) && f.listener.worker.evict(f.listener, f) {
-		err = f.connect(m)
+		err = f.connect(to, mark)
 	}
 	return err
 }
 
-func (f *udpFlow) connect(m *pool.Member) error {
-	fd, err := unix.Socket(family(m.Dial.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+func (f *udpFlow) connect(to netip.AddrPort, mark uint32) error {
+	fd, err := unix.Socket(family(to.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return dialError(err)
 	}
@@ -178,8 +186,12 @@ func (f *udpFlow) connect(m *pool.Member) error {
 			return err
 		}
 	}
-	to := newSockaddr(m.Dial)
-	if errno := connect(fd, &to); errno != 0 {
+	if err := setMark(fd, mark); err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	sa := newSockaddr(to)
+	if errno := connect(fd, &sa); errno != 0 {
 		_ = unix.Close(fd)
 		if errno == unix.EAGAIN { // no port is left
 			return errLocal
@@ -202,8 +214,13 @@ func (f *udpFlow) end() {
 	f.decision.Release()
 	closeShared(f.counters, f.shared)
 	f.leave()
-	if f.fd >= 0 {
-		_ = unix.Close(f.fd)
+	if f.back >= 0 && w.heldBy == f.back {
+		w.flush()
+	}
+	for _, fd := range [...]int{f.fd, f.back} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
 	}
 	w.forget(f.slot)
 	l.flows.remove(f)

@@ -50,7 +50,7 @@ func ListenUDP(t *Table, addr netip.AddrPort, s Settings) (*UDPListener, error) 
 		delete(all.draining, addr)
 		return l, nil
 	}
-	fd, err := listenUDP(addr)
+	fd, err := listenUDP(addr, s.Intercepts)
 	if err == nil {
 		err = l.begin(all, fd)
 	}
@@ -280,10 +280,15 @@ func (l *UDPListener) receive() {
 // key is that of a datagram that was received.
 func (l *UDPListener) key(i int, calls bool) udpKey {
 	in := l.worker.in
-	if calls {
-		return newUDPKey(&in.peers[i], in.contact(i), sip.CallID(in.bytes(i)))
+	contact, port := in.contact(i)
+	if port == l.addr.Port() {
+		port = 0
 	}
-	return newUDPKey(&in.peers[i], in.contact(i), nil)
+	var call []byte
+	if calls {
+		call = sip.CallID(in.bytes(i))
+	}
+	return newUDPKey(&in.peers[i], contact, port, call)
 }
 
 // forward sends datagrams to the member of a flow, or to the next one where that cannot be reached. What the kernel has no room
@@ -319,7 +324,7 @@ func (l *UDPListener) open(key *udpKey, datagram int) *udpFlow {
 	w := l.worker
 	from := &w.in.peers[datagram]
 	f := &udpFlow{
-		key: *key, listener: l, fd: -1, peer: *from, began: w.now, active: w.now,
+		key: *key, listener: l, fd: -1, back: -1, peer: *from, began: w.now, active: w.now,
 		counters: set.Counters, shared: set.Shared, traffic: pool.NewShard(),
 	}
 	f.peer.size = w.in.messages[datagram].Namelen
@@ -330,13 +335,22 @@ func (l *UDPListener) open(key *udpKey, datagram int) *udpFlow {
 	if !f.admit(set) {
 		return nil
 	}
-	if key.contact != [16]byte{} {
+	switch {
+	case key.port != 0:
+		if f.back, _ = speakFor(f.contact()); f.back < 0 {
+			closeShared(f.counters, f.shared)
+			f.leave()
+			return nil
+		}
+	case key.contact != [16]byte{}:
 		f.control = sourceControl(key.contact, binary.NativeEndian.Uint32(from.bytes[24:]))
 	}
 	if !w.admit(l) || f.choose(set, call) != nil || !w.admitted(f) {
 		f.decision.Release()
-		if f.fd >= 0 {
-			_ = unix.Close(f.fd)
+		for _, fd := range [...]int{f.fd, f.back} {
+			if fd >= 0 {
+				_ = unix.Close(fd)
+			}
 		}
 		closeShared(f.counters, f.shared)
 		f.leave()

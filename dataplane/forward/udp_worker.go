@@ -135,6 +135,7 @@ type udpWorker struct {
 	in, out *batch       // from clients; to clients
 	held    int          // datagrams in out
 	heldFor *UDPListener // whose clients get them
+	heldBy  int          // the socket of the only flow that they are of; -1: the listener's
 	now     instant
 }
 
@@ -153,7 +154,7 @@ func newUDPWorker(f *udpFlows) (*udpWorker, error) {
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	w := &udpWorker{owner: f, fd: fd, file: os.NewFile(uintptr(fd), "flows"), all: map[*UDPListener]struct{}{}}
+	w := &udpWorker{owner: f, fd: fd, file: os.NewFile(uintptr(fd), "flows"), heldBy: -1, all: map[*UDPListener]struct{}{}}
 	raw, err := w.file.SyscallConn()
 	if err != nil {
 		_ = w.file.Close()
@@ -232,9 +233,9 @@ const repliesAtOnce = 16
 
 // reply takes datagrams of the member for the client.
 func (w *udpWorker) reply(f *udpFlow) {
-	if w.heldFor != f.listener || w.held == batchSize {
+	if w.heldFor != f.listener || w.heldBy != f.back || w.held == batchSize {
 		w.flush()
-		w.heldFor = f.listener
+		w.heldFor, w.heldBy = f.listener, f.back
 	}
 	end := min(w.held+repliesAtOnce, batchSize)
 	w.out.expect(w.held, end, false, false)
@@ -264,13 +265,17 @@ func (w *udpWorker) reply(f *udpFlow) {
 // flush sends what is held to the clients. What cannot be sent now is dropped.
 func (w *udpWorker) flush() {
 	for first := 0; first < w.held; {
-		n, errno := w.out.send(w.heldFor.fd, first, w.held)
+		fd := w.heldFor.fd
+		if w.heldBy >= 0 {
+			fd = w.heldBy
+		}
+		n, errno := w.out.send(fd, first, w.held)
 		if errno != 0 {
 			n = 1 // that client cannot be reached
 		}
 		first += n
 	}
-	w.held, w.heldFor = 0, nil
+	w.held, w.heldFor, w.heldBy = 0, nil, -1
 }
 
 // refused goes on with another member after the one of a flow could not be reached; the flow ends if there is none. It reports

@@ -25,13 +25,16 @@ type Target struct {
 // Interceptor keeps the kernel's rules. Its methods may be called from any goroutine.
 type Interceptor struct {
 	mu      sync.Mutex
-	targets []Target // guarded by mu; in order
-	left    bool     // guarded by mu: the rules are another process's by now
+	targets []Target // guarded by mu, as all below; in order
+	routed  bool     // marked packets are delivered
+	left    bool     // the rules are another process's by now
+
+	gateways sync.Map // netip.Addr to its number, an int
 }
 
 // Set makes the rules those of the targets: all of them, or, with an error, what they were before. Of two targets that a packet
-// belongs to the narrower one gets it: the longer prefix, then the one that names a port. Without targets nothing is left in the
-// kernel.
+// belongs to the narrower one gets it: the longer prefix, then the one that names a port. Without targets and gateways nothing is
+// left in the kernel.
 func (x *Interceptor) Set(targets []Target) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -41,21 +44,75 @@ func (x *Interceptor) Set(targets []Target) error {
 		return nil
 	}
 	if len(targets) == 0 {
-		if err := Clean(); err != nil {
+		if err := errors.Join(removeTable(), unroute(func(table int) bool { return table == routingTable })); err != nil {
 			return err
 		}
-		x.targets = nil
+		x.targets, x.routed = nil, false
 		return nil
 	}
 	// The way for marked packets is there before any is marked.
-	if err := errors.Join(route(unix.AF_INET), route(unix.AF_INET6)); err != nil {
-		return fmt.Errorf("routes of intercepted packets: %w", err)
+	if !x.routed {
+		if err := errors.Join(deliverMarked(unix.AF_INET), deliverMarked(unix.AF_INET6)); err != nil {
+			return fmt.Errorf("routes of intercepted packets: %w", err)
+		}
+		x.routed = true
 	}
 	if err := replaceTable(targets); err != nil {
 		return fmt.Errorf("nftables: %w", err)
 	}
 	x.targets = targets
 	return nil
+}
+
+// SetGateways makes the gateways those that are given; each must be a neighbour of this host. What cannot be routed is in the
+// error, the others are.
+func (x *Interceptor) SetGateways(list []netip.Addr) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.left {
+		return nil
+	}
+	wanted, used := map[netip.Addr]bool{}, map[int]bool{}
+	for _, a := range list {
+		wanted[a] = true
+	}
+	var faults []error
+	for a, n := range x.gateways.Range {
+		if wanted[a.(netip.Addr)] {
+			used[n.(int)] = true
+			continue
+		}
+		x.gateways.Delete(a)
+		faults = append(faults, unroute(func(table int) bool { return table == routingTable+n.(int) }))
+	}
+	next := 1
+	for _, a := range list {
+		if _, has := x.gateways.Load(a); has {
+			continue
+		}
+		for used[next] {
+			next++
+		}
+		if next > mostGateways {
+			return errors.Join(append(faults, fmt.Errorf("more than %d gateways", mostGateways))...)
+		}
+		if err := routeThrough(a, next); err != nil {
+			faults = append(faults, fmt.Errorf("route through %s: %w", a, err))
+			continue
+		}
+		used[next] = true
+		x.gateways.Store(a, next)
+	}
+	return errors.Join(faults...)
+}
+
+// Mark returns the mark of packets that leave through a gateway; zero for what is none.
+func (x *Interceptor) Mark(gateway netip.Addr) uint32 {
+	n, ok := x.gateways.Load(gateway.Unmap())
+	if !ok {
+		return 0
+	}
+	return uint32(n.(int)) << gatewayShift
 }
 
 func narrower(a, b Target) int {
@@ -77,9 +134,9 @@ func (x *Interceptor) Leave() {
 }
 
 // Close removes everything, unless it was left.
-func (x *Interceptor) Close() error { return x.Set(nil) }
+func (x *Interceptor) Close() error { return errors.Join(x.Set(nil), x.SetGateways(nil)) }
 
 // Clean removes what is ours from the kernel, whoever made it. To find nothing is no error.
 func Clean() error {
-	return errors.Join(removeTable(), unroute(unix.AF_INET), unroute(unix.AF_INET6))
+	return errors.Join(removeTable(), unroute(func(int) bool { return true }))
 }

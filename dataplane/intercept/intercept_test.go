@@ -82,7 +82,7 @@ func state(t *testing.T) string {
 		for _, r := range rules {
 			fmt.Fprintln(&b, family, r.String(), r.Mark, r.Protocol)
 		}
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: routingTable}, netlink.RT_FILTER_TABLE)
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,5 +221,91 @@ func TestRefusedTargets(t *testing.T) {
 	}
 	if s := state(t); strings.Contains(s, tableName) || strings.Contains(s, fmt.Sprint(routingTable)) {
 		t.Errorf("left behind:\n%s", s)
+	}
+}
+
+// What is sent with a gateway's mark leaves through it, whatever its destination.
+func TestGateways(t *testing.T) {
+	if !namespace.Enter(t) {
+		return
+	}
+	var hosts []*namespace.Host
+	for i, name := range []string{"one", "two"} {
+		namespace.Pair(t, name, name+"0")
+		namespace.Give(t, name+"0", fmt.Sprintf("10.%d.0.1/24", i+1))
+		namespace.Give(t, name+"0", fmt.Sprintf("fd0%d::1/64", i+1))
+		hosts = append(hosts, namespace.NewHost(t, name, []string{fmt.Sprintf("10.%d.0.1", i+1), fmt.Sprintf("fd0%d::1", i+1)},
+			fmt.Sprintf("10.%d.0.9/24", i+1), fmt.Sprintf("fd0%d::9/64", i+1)))
+	}
+	for i, h := range hosts { // both have the same addresses, which nobody here knows a way to
+		h.Do(func() {
+			for _, network := range []string{"192.0.2.80/32", "2001:db8::80/128"} {
+				namespace.Give(t, "lo", network)
+			}
+			for _, addr := range []string{"192.0.2.80:80", "[2001:db8::80]:80"} {
+				l, err := net.Listen("tcp", addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(func() { l.Close() })
+				go func() {
+					for {
+						c, err := l.Accept()
+						if err != nil {
+							return
+						}
+						fmt.Fprint(c, i+1)
+						c.Close()
+					}
+				}()
+			}
+		})
+	}
+	before := state(t)
+	var x Interceptor
+	gateways := []netip.Addr{
+		netip.MustParseAddr("10.1.0.9"), netip.MustParseAddr("10.2.0.9"), netip.MustParseAddr("fd01::9"), netip.MustParseAddr("fd02::9"),
+	}
+	stranger := netip.MustParseAddr("198.51.100.1")
+	if err := x.SetGateways(append(gateways, stranger)); err == nil || x.Mark(stranger) != 0 {
+		t.Errorf("a gateway that is no neighbour: %v, mark %d", err, x.Mark(stranger))
+	}
+	ask := func(through netip.Addr) string {
+		d := net.Dialer{Timeout: 2 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
+			if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(x.Mark(through))) }); e != nil {
+				return e
+			}
+			return err
+		}}
+		to := "192.0.2.80:80"
+		if through.Is6() {
+			to = "[2001:db8::80]:80"
+		}
+		c, err := d.Dial("tcp", to)
+		if err != nil {
+			return "error"
+		}
+		defer c.Close()
+		b := make([]byte, 10)
+		n, _ := c.Read(b)
+		return string(b[:n])
+	}
+	for i, want := range []string{"1", "2", "1", "2"} {
+		if got := ask(gateways[i]); got != want {
+			t.Errorf("through %s: %q, want %q", gateways[i], got, want)
+		}
+	}
+	if err := x.SetGateways(gateways[1:2]); err != nil {
+		t.Error(err)
+	}
+	if a, b := ask(gateways[0]), ask(gateways[1]); a != "error" || b != "2" {
+		t.Errorf("after one was taken away: %q, %q", a, b)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	if after := state(t); after != before {
+		t.Errorf("left behind:\n%s\nwas\n%s", after, before)
 	}
 }

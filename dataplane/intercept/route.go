@@ -3,73 +3,98 @@ package intercept
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// marked is the rule that sends marked packets to our routing table.
-func marked(family int) *netlink.Rule {
+var families = [...]int{unix.AF_INET, unix.AF_INET6}
+
+// marked is the rule that sends packets with a mark to a routing table.
+func marked(family int, bits, mask uint32, table int) *netlink.Rule {
 	r := netlink.NewRule()
-	mask := uint32(mark)
-	r.Family, r.Mark, r.Mask = family, mark, &mask
-	r.Table, r.Priority, r.Protocol = routingTable, rulePriority, protocol
+	r.Family, r.Mark, r.Mask = family, bits, &mask
+	r.Table, r.Priority, r.Protocol = table, rulePriority, protocol
 	return r
 }
 
-// delivery is the only route of our table: all is delivered to this host.
-func delivery(family int) (*netlink.Route, error) {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return nil, err
-	}
-	all := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+func everywhere(family int) *net.IPNet {
 	if family == unix.AF_INET6 {
-		all = &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+		return &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
 	}
-	return &netlink.Route{
-		LinkIndex: lo.Attrs().Index, Family: family, Table: routingTable, Protocol: protocol,
-		Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Dst: all,
-	}, nil
+	return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
 }
 
-// route adds rule and route, unless they are there. A host without IPv6 needs none for it.
-func route(family int) error {
-	r, err := delivery(family)
-	if err == nil {
-		err = netlink.RouteReplace(r)
+// deliverMarked has marked packets delivered to this host, unless they are. A host without IPv6 needs nothing for it.
+func deliverMarked(family int) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = netlink.RuleAdd(marked(family))
-	}
-	switch {
-	case errors.Is(err, os.ErrExist), family == unix.AF_INET6 && errors.Is(err, unix.EAFNOSUPPORT):
+	err = add(&netlink.Route{
+		LinkIndex: lo.Attrs().Index, Family: family, Table: routingTable, Protocol: protocol,
+		Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Dst: everywhere(family),
+	}, marked(family, mark, mark, routingTable))
+	if family == unix.AF_INET6 && errors.Is(err, unix.EAFNOSUPPORT) {
 		return nil
 	}
 	return err
 }
 
-// unroute removes rules and routes that bear our protocol number.
-func unroute(family int) error {
-	rules, err := netlink.RuleListFiltered(family, &netlink.Rule{Table: routingTable}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return ignoreMissing(err)
+// routeThrough has packets with the mark of a gateway leave through it.
+func routeThrough(gateway netip.Addr, number int) error {
+	ways, err := netlink.RouteGet(gateway.AsSlice())
+	switch {
+	case err != nil:
+		return err
+	case len(ways) == 0 || len(ways[0].Gw) > 0 || ways[0].Type == unix.RTN_LOCAL:
+		return errors.New("it is no neighbour of this host")
+	}
+	family := unix.AF_INET
+	if gateway.Is6() {
+		family = unix.AF_INET6
+	}
+	const mask = mostGateways << gatewayShift
+	return add(&netlink.Route{
+		LinkIndex: ways[0].LinkIndex, Family: family, Table: routingTable + number, Protocol: protocol,
+		Gw: gateway.AsSlice(), Dst: everywhere(family),
+	}, marked(family, uint32(number)<<gatewayShift, mask, routingTable+number))
+}
+
+func add(way *netlink.Route, rule *netlink.Rule) error {
+	if err := netlink.RouteReplace(way); err != nil {
+		return err
+	}
+	if err := netlink.RuleAdd(rule); !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// unroute removes rules and routes that bear our protocol number, of those of our routing tables that are ours to remove.
+func unroute(ours func(table int) bool) error {
+	ofUs := func(by, table int) bool {
+		return by == protocol && table >= routingTable && table <= routingTable+mostGateways && ours(table)
 	}
 	var faults []error
-	for _, r := range rules {
-		if r.Protocol == protocol {
-			r.Family = family // the listing does not say it
-			faults = append(faults, ignoreMissing(netlink.RuleDel(&r)))
+	for _, family := range families {
+		rules, err := netlink.RuleList(family)
+		faults = append(faults, ignoreMissing(err))
+		for _, r := range rules {
+			if ofUs(int(r.Protocol), r.Table) {
+				r.Family = family // the listing does not say it
+				faults = append(faults, ignoreMissing(netlink.RuleDel(&r)))
+			}
 		}
-	}
-	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: routingTable, Protocol: protocol, Type: unix.RTN_LOCAL},
-		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TYPE)
-	if err != nil {
-		return errors.Join(append(faults, ignoreMissing(err))...)
-	}
-	for _, r := range routes {
-		faults = append(faults, ignoreMissing(netlink.RouteDel(&r)))
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		faults = append(faults, ignoreMissing(err))
+		for _, r := range routes {
+			if ofUs(int(r.Protocol), r.Table) {
+				faults = append(faults, ignoreMissing(netlink.RouteDel(&r)))
+			}
+		}
 	}
 	return errors.Join(faults...)
 }
