@@ -71,7 +71,8 @@ type Engine struct {
 	recordFile *recordFile // nil without a state directory
 	former     bool        // records are of the process before: their pools may have changed since
 
-	keys keys // of cookies
+	keys       keys // of cookies
+	intercepts intercepts
 
 	paused bool // listeners are made without accepting
 	handed bool // another process has taken over
@@ -117,8 +118,11 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		}
 		return nil, err
 	}
+	if o.Taken == nil {
+		e.intercepts.open(&o)
+	}
 	e.presence = newPresence(o.Log)
-	e.running.Store(&runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}})
+	e.running.Store(&runtime{view: config.NewTree(), applied: &pb.ApplyHeader{}, gateway: e.intercepts.kernel.Mark})
 	e.connections = forward.NewTable(o.Log)
 	if tree != nil && applied != nil {
 		e.mu.Lock()
@@ -232,6 +236,9 @@ func (e *Engine) Close(ctx context.Context) {
 	if e.recordFile != nil {
 		e.recordFile.sync.Wait()
 	}
+	if err := e.intercepts.close(); err != nil {
+		e.log.Error("cannot remove rules that intercept packets", "error", err)
+	}
 	e.presence.watch.Close()
 	e.connections.Close()
 }
@@ -337,6 +344,7 @@ func (e *Engine) run(next *runtime, changes []config.Change) {
 			v.follow(p, e)
 		}
 	}
+	e.intercept()
 }
 
 // addressesOf returns the addresses that are to be bound.

@@ -129,18 +129,16 @@ func TestNotInEffect(t *testing.T) {
 	dynamic := plainPool("j", a.addr())
 	dynamic.GetPool().LbMode = pb.LbMode_LB_MODE_DYNAMIC_RATIO.Enum()
 	missing := s.apply(dynamic, plainPool("p", a.addr()),
-		virtualServer("0.0.0.0:0", "p"), virtualServer("external", "p"), virtualServer("10.0.0.9:80", "p"),
+		virtualServer("external", "p"), virtualServer("10.0.0.9:80", "p"),
 		virtualServer("192.0.2.77:80", "p"), virtualServer(web, "j"),
 		object(&pb.VirtualServer{Address: shop}),
 		object(&pb.VirtualServer{Address: other, Pools: []*pb.WeightedPool{{Pool: "p"}}, Enabled: new(false)}))
-	const wildcard = "wildcard virtual servers need traffic to be intercepted, which is not supported"
 	want(t, reasons(missing), strings.Join([]string{
 		"pool/j: lb_mode dynamic_ratio (nothing tells its weights: balanced by the ratios of node addresses)",
-		"virtual/0.0.0.0:0: " + wildcard,
 		"virtual/10.0.0.1:443: it uses no pool",
 		"virtual/10.0.0.9:80: address in use",
 		"virtual/192.0.2.77:80: address not available",
-		"virtual/external: " + wildcard,
+		"virtual/external: virtual servers of a VLAN are not supported",
 	}, "\n"))
 	want(t, s.who(web), "a")
 	if _, ok := s.engine.Bound(other); ok {

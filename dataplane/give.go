@@ -85,6 +85,7 @@ func (g *giver) hand(conn *handover.Conn) error {
 	e.journal.close() // the lock lives on in the other process
 	e.journal = nil
 	e.holds.leave()
+	e.intercepts.kernel.Leave()
 	for _, v := range r.virtuals {
 		v.drain(e)
 	}

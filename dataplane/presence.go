@@ -169,6 +169,9 @@ func (e *Engine) follow(now time.Time) {
 		switch {
 		case !v.listening() && !v.retryAt.IsZero():
 			v.listen(e)
+			if v.wanted.network.IsValid() {
+				e.intercept()
+			}
 			if v.listening() {
 				e.log.Info("virtual server is in effect now", "virtual", v.address)
 			}

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"maps"
+	"net/netip"
 
 	"bigpipe/dataplane/pool"
 	"bigpipe/dataplane/rule"
@@ -22,12 +23,14 @@ type runtime struct {
 	// faults says of keys why they are not in effect, whatever the host looks like. What depends on the host is with
 	// the virtual servers.
 	faults map[string]string
+	// gateway is the mark of packets for which a member is the next hop.
+	gateway func(member netip.Addr) uint32
 }
 
 // derive returns a runtime that can still be changed, with all that stays.
 func (r *runtime) derive(view *config.Tree, applied *pb.ApplyHeader) *runtime {
 	next := &runtime{
-		view: view, applied: applied,
+		view: view, applied: applied, gateway: r.gateway,
 		pools: maps.Clone(r.pools), rules: maps.Clone(r.rules), virtuals: maps.Clone(r.virtuals), faults: maps.Clone(r.faults),
 	}
 	if r.pools == nil {

@@ -40,6 +40,8 @@ type plan struct {
 	idleUDP  time.Duration  // ends flows of UDP
 	bind     netip.AddrPort // where to listen; invalid: not at all
 	tcp, udp bool           // what to listen for
+	network  netip.Prefix   // the destinations, where they are others'; else invalid
+	port     uint16         // their port; 0: all
 	// reason says what cannot be in effect, whatever the host looks like.
 	reason string
 }
@@ -73,8 +75,8 @@ func (v *virtual) setReason(reason string) {
 // plan compiles a virtual server, v where it runs.
 func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap, shares *shares) plan {
 	addr, err := netip.ParseAddrPort(vs.GetAddress())
-	if err != nil || addr.Port() == 0 || config.IsWildcard(vs) && !ordinary(addr) && !addresses.Maps(addr) {
-		return plan{reason: "wildcard virtual servers need traffic to be intercepted, which is not supported"}
+	if err != nil {
+		return plan{reason: "virtual servers of a VLAN are not supported"}
 	}
 	if vs.GetForward() {
 		return plan{reason: "forwarding virtual servers are not supported"}
@@ -96,14 +98,18 @@ func (r *runtime) plan(vs *pb.VirtualServer, v *virtual, addresses *AddressMap, 
 		return p
 	}
 	p.idleUDP = config.IdleUDP(r.view, vs)
+	if r.intercepted(vs, &p, addresses) {
+		return p
+	}
+	if addr.Port() == 0 && !addresses.Maps(addr) {
+		p.reason = "all ports of one address of this host cannot be taken"
+		return p
+	}
 	if p.bind, err = addresses.Local(addr); err != nil {
 		p.reason = err.Error()
 	}
 	return p
 }
-
-// ordinary reports whether a wildcard address is one that a host can simply listen on: all its own addresses.
-func ordinary(addr netip.AddrPort) bool { return addr.Addr().IsUnspecified() }
 
 func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *pool.Counters) forward.Settings {
 	s := forward.Settings{
@@ -120,6 +126,10 @@ func (r *runtime) settings(vs *pb.VirtualServer, addr netip.AddrPort, counters *
 		ProxyProtocol:  vs.GetProxyProtocol() == pb.ProxyProtocol_PROXY_PROTOCOL_V2,
 		Transparent:    vs.GetTransparent(),
 		SplitSticks:    vs.GetSplitSticks(),
+		KeepPort:       vs.TranslatePort != nil && !vs.GetTranslatePort(),
+	}
+	if vs.TranslateAddr != nil && !vs.GetTranslateAddr() {
+		s.Gateway = r.gateway
 	}
 	s.HTTP, _ = config.IsHTTP(r.view, vs)
 	if vs.BodyMinRate != nil {

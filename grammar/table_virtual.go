@@ -35,9 +35,9 @@ func virtualRows() []*Attribute {
 		{Words: w("lasthop pool"), Release: Release4, Value: ValueName, Names: KindPool, Field: "lasthop_pool", Help: "pool of routers to answer through"},
 		{
 			Words: w("translate addr"), Release: Legacy | Ours, Value: ValueSwitch, Default: "enable", Field: "translate_addr",
-			Help: "send to the member's own address, or leave the destination",
+			Help: "send to the member's own address, or leave the destination: the member is the gateway to it", Acts: true,
 		},
-		{Words: w("translate port"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "translate_port", Help: "send to the member's own port"},
+		{Words: w("translate port"), Release: Legacy, Value: ValueSwitch, Default: "enable", Field: "translate_port", Help: "send to the member's own port, or to that of the destination", Acts: true},
 		{Words: w("svcdown_reset"), Release: Release4, Value: ValueSwitch, Default: "disable", Field: "svcdown_reset", Help: "reset connections when no member is left"},
 		{Words: w("accelerate"), Release: Release4, Value: ValueSwitch, Default: "enable", Field: "accelerate", Help: "fast path of the old unit"},
 		{Words: w("any_ip"), Release: Release4, Value: ValueSwitch, Default: "disable", Field: "any_ip", Help: "other protocols than TCP and UDP"},

@@ -33,21 +33,14 @@ type Interceptor struct {
 }
 
 // Set makes the rules those of the targets: all of them, or, with an error, what they were before. Of two targets that a packet
-// belongs to the narrower one gets it: the longer prefix, then the one that names a port. Without targets and gateways nothing is
-// left in the kernel.
+// belongs to the narrower one gets it: the longer prefix, then the one that names a port. Connections that are open stay, also
+// where no target is left.
 func (x *Interceptor) Set(targets []Target) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	targets = slices.Clone(targets)
 	slices.SortFunc(targets, narrower)
 	if x.left || slices.Equal(targets, x.targets) {
-		return nil
-	}
-	if len(targets) == 0 {
-		if err := errors.Join(removeTable(), unroute(func(table int) bool { return table == routingTable })); err != nil {
-			return err
-		}
-		x.targets, x.routed = nil, false
 		return nil
 	}
 	// The way for marked packets is there before any is marked.
@@ -133,8 +126,27 @@ func (x *Interceptor) Leave() {
 	x.left = true
 }
 
-// Close removes everything, unless it was left.
-func (x *Interceptor) Close() error { return errors.Join(x.Set(nil), x.SetGateways(nil)) }
+// Left reports whether Leave was called.
+func (x *Interceptor) Left() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.left
+}
+
+// Close removes everything, unless it was left. Set may begin anew.
+func (x *Interceptor) Close() error {
+	err := x.SetGateways(nil)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.left || !x.routed {
+		return err
+	}
+	if err := errors.Join(removeTable(), unroute(func(table int) bool { return table == routingTable })); err != nil {
+		return err
+	}
+	x.targets, x.routed = nil, false
+	return err
+}
 
 // Clean removes what is ours from the kernel, whoever made it. To find nothing is no error.
 func Clean() error {

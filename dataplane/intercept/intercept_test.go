@@ -273,7 +273,9 @@ func TestGateways(t *testing.T) {
 	}
 	ask := func(through netip.Addr) string {
 		d := net.Dialer{Timeout: 2 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
-			if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(x.Mark(through))) }); e != nil {
+			if e := c.Control(func(fd uintptr) {
+				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(x.Mark(through)))
+			}); e != nil {
 				return e
 			}
 			return err

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -170,6 +171,24 @@ func Listening(v View, vs *pb.VirtualServer) (tcp, udp bool) {
 		})
 	}
 	return tcp, udp
+}
+
+// Destinations returns the addresses and the port, 0 for all, that a virtual server takes traffic for where these are more than one
+// address and port of this host. A VLAN's has none.
+func Destinations(vs *pb.VirtualServer) (network netip.Prefix, port uint16, ok bool) {
+	address, port, _ := SplitAddress(vs.GetAddress())
+	a, err := parseAddress(address)
+	if err != nil || !IsWildcard(vs) {
+		return netip.Prefix{}, 0, false
+	}
+	bits := 0
+	if !a.IsUnspecified() {
+		if bits, err = maskBits(vs.GetNetmask()); err != nil {
+			return netip.Prefix{}, 0, false
+		}
+	}
+	network, err = a.Prefix(bits)
+	return network, port, err == nil
 }
 
 // IsWildcard reports whether a virtual server takes traffic for more than one destination address: 0.0.0.0, ::, a VLAN's
