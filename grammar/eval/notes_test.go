@@ -29,7 +29,7 @@ vip 10.0.0.1:80 { use pool web svcdown_reset enable translate port disable trans
 	want := []string{
 		"interface: 2 statements kept, not in effect",
 		"pool: ip_tos to client, slow_start, snat kept, not in effect",
-		"virtual: svcdown_reset, translate port kept, not in effect",
+		"virtual: svcdown_reset kept, not in effect",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
