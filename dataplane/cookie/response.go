@@ -143,15 +143,6 @@ func (c *SetCookie) Value() []byte { return c.text[c.value:c.valueEnd] }
 // Attributes returns all that follows the value, beginning with ";" and perhaps blanks before it.
 func (c *SetCookie) Attributes() []byte { return c.text[c.valueEnd:] }
 
-// AppendRenamed appends the text that was parsed with another name and value; every other byte stays.
-func (c *SetCookie) AppendRenamed(dst []byte, name Name, value []byte) []byte {
-	dst = append(dst, c.text[:c.name]...)
-	dst = append(dst, name.text...)
-	dst = append(dst, c.text[c.nameEnd:c.value]...)
-	dst = append(dst, value...)
-	return append(dst, c.text[c.valueEnd:]...)
-}
-
 // Blank returns the number of zeros if this is the blank cookie of a server that wants it rewritten: BIGipCookie with 120
 // zeros, or 75, which older servers send (rule C-10). Otherwise it returns 0.
 func (c *SetCookie) Blank() int {
@@ -165,7 +156,7 @@ func (c *SetCookie) Blank() int {
 // written reports whether AppendAttributes writes the attribute with this name, so that a server's does not count. Max-Age
 // says the same as expires.
 func (t *Template) written(name []byte) bool {
-	is := func(word string) bool { return bytes.EqualFold(name, []byte(word)) }
+	is := func(word string) bool { return equalFold(name, word) }
 	switch {
 	case is("expires"), is("max-age"):
 		return t.Lifetime > 0
@@ -181,6 +172,22 @@ func (t *Template) written(name []byte) bool {
 		return t.SameSite != SameSiteUnset
 	}
 	return false
+}
+
+// equalFold compares a name with a word in small ASCII letters. Letters beyond ASCII have no case, as for a browser.
+func equalFold(name []byte, word string) bool {
+	if len(name) != len(word) {
+		return false
+	}
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // AppendRewritten appends what becomes of a server's blank cookie: name, value, expires and path are ours, and so are other

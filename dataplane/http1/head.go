@@ -75,6 +75,7 @@ type change uint8
 const (
 	dropped change = 1 << iota
 	replaced
+	edited // the same, but for the blanks around the value
 )
 
 type edit struct {
@@ -184,8 +185,13 @@ func (h *Head) Drop(i int) {
 
 // SetValue forwards line i, in its place and under its name as received, with another value. The value is not copied and
 // must stay as it is until the head was appended; it must not hold CR, LF or NUL.
-func (h *Head) SetValue(i int, value []byte) {
-	h.fields[i].change = replaced
+func (h *Head) SetValue(i int, value []byte) { h.change(i, replaced, value) }
+
+// EditValue is [Head.SetValue] for a line of which every byte stays that is not of the value: the blanks around it too.
+func (h *Head) EditValue(i int, value []byte) { h.change(i, edited, value) }
+
+func (h *Head) change(i int, how change, value []byte) {
+	h.fields[i].change = how
 	h.changed = true
 	for j := range h.edits {
 		if h.edits[j].field == i {

@@ -102,7 +102,8 @@ func TestResponseFacts(t *testing.T) {
 
 // A Set-Cookie of the server is dropped or replaced, ours is added last, all others keep their order and bytes.
 func TestResponseEdits(t *testing.T) {
-	in := ok("Set-Cookie: a=1", "Set-Cookie: BIGipServerweb=forged", "set-cookie:b=2", "Set-Cookie: BIGipCookie=000", "Content-Length: 0", "Connection: close")
+	in := ok("Set-Cookie: a=1", "Set-Cookie: BIGipServerweb=forged", "set-cookie:b=2", "Set-Cookie: BIGipCookie=000",
+		"X:\t y  ", "Z:", "Content-Length: 0", "Connection: close")
 	var r Response
 	r.Reset(plain)
 	if _, err := r.Parse([]byte(in)); err != nil {
@@ -118,9 +119,11 @@ func TestResponseEdits(t *testing.T) {
 			r.SetValue(i, []byte("BIGipCookie=1.2.0000; path=/"))
 		}
 	}
+	r.EditValue(r.Lookup("x", 0), []byte("edited"))
+	r.EditValue(r.Lookup("z", 0), []byte("edited"))
 	equal(t, "lines", strings.Join(lines, "|"), "a=1|BIGipServerweb=forged|b=2|BIGipCookie=000")
 	out := AppendField(r.AppendHead(nil, r.After()), "Set-Cookie", "BIGipServerweb=1.2.0000; path=/")
-	equal(t, "edited", string(AppendEnd(out)), ok("Set-Cookie: a=1", "set-cookie:b=2", "Set-Cookie: BIGipCookie=1.2.0000; path=/",
+	equal(t, "edited", string(AppendEnd(out)), ok("Set-Cookie: a=1", "set-cookie:b=2", "Set-Cookie: BIGipCookie=1.2.0000; path=/", "X:\t edited  ", "Z:edited",
 		"Content-Length: 0", "Set-Cookie: BIGipServerweb=1.2.0000; path=/"))
 }
 

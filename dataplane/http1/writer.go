@@ -26,7 +26,12 @@ func (h *Head) appendFields(dst []byte, from int) []byte {
 		}
 		dst = append(dst, h.buf[from:f.start]...)
 		from = int(f.start) + int(f.end) + 2
-		if f.change == replaced {
+		switch f.change {
+		case edited:
+			dst = append(dst, h.buf[f.start:int(f.start)+int(f.value)]...)
+			dst = append(dst, h.edited(i)...)
+			dst = append(dst, h.buf[int(f.start)+int(f.valueEnd):from]...)
+		case replaced:
 			dst = append(dst, h.Name(i)...)
 			dst = append(dst, ": "...)
 			dst = append(dst, h.edited(i)...)

@@ -121,7 +121,7 @@ func (d *Decision) rewriteBlank(r *http1.Head, buffer []byte) (_ []byte, rewritt
 		now, from := d.pool.now(), len(buffer)
 		var value [cookie.SealedSize]byte
 		buffer = c.template.AppendRewritten(buffer, &set, c.appendValue(value[:0], m, now), now)
-		r.SetValue(i, buffer[from:])
+		r.EditValue(i, buffer[from:])
 	}
 	return buffer, rewritten
 }
@@ -154,7 +154,7 @@ func (d *Decision) EditRequest(q *http1.Head, buffer []byte) []byte {
 		case len(out) == from:
 			q.Drop(i)
 		default:
-			q.SetValue(i, out[from:])
+			q.EditValue(i, out[from:])
 		}
 		buffer = out
 	}
