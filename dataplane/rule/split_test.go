@@ -108,3 +108,36 @@ func FuzzLocation(f *testing.F) {
 		}
 	})
 }
+
+// returning knows the pools whose indexes it has.
+type returning map[int]bool
+
+func (r returning) Knows(pool int) bool { return r[pool] }
+
+// Pain 46: a client goes back to the first pool that knows it, whatever its weight, and others go by the weights as if it had not
+// come.
+func TestSplitSticks(t *testing.T) {
+	use := &pb.RuleUse{Pools: []*pb.WeightedPool{{Pool: "a", Weight: weight(1)}, {Pool: "b", Weight: weight(1)}, {Pool: "c", Weight: weight(0)}}}
+	r, err := CompileUse(use.GetPools(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, known := range []Returning{nil, returning{}, returning{1: true}, returning{2: true}, returning{0: true, 2: true}, returning{7: true}, nil} {
+		got = append(got, r.Pools()[r.Decide(&Input{Returning: known}).Pool])
+	}
+	if order := strings.Join(got, " "); order != "a b b c a a b" {
+		t.Errorf("chosen %s", order)
+	}
+	use.PersistNone = new(true)
+	if r, err = Compile(&pb.Rule{Statement: &pb.RuleStatement{Kind: &pb.RuleStatement_Use{Use: use}}}, classes, nil); err != nil {
+		t.Fatal(err)
+	}
+	if d := r.Decide(&Input{Returning: returning{2: true}}); d.Pool == 2 || !d.PersistNone {
+		t.Errorf("persist none: %+v", d)
+	}
+	in := &Input{Returning: returning{1: true}}
+	if n := testing.AllocsPerRun(100, func() { r.Decide(in) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -68,9 +68,11 @@ func (m *Member) Start() error {
 	return nil
 }
 
-// Stop closes the listener and all connections, and waits.
+// Stop closes the listener and all connections, and waits until connections are refused: a program that is just being started may
+// hold the listener for a moment more.
 func (m *Member) Stop() {
 	m.mu.Lock()
+	stopped := m.listener == nil
 	if m.listener != nil {
 		m.listener.Close()
 		m.datagrams.Close()
@@ -81,6 +83,13 @@ func (m *Member) Stop() {
 	}
 	m.mu.Unlock()
 	m.serving.Wait()
+	for deadline := time.Now().Add(ioTime); !stopped && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		conn, err := net.Dial("tcp", m.place.String())
+		if err != nil {
+			return
+		}
+		conn.Close()
+	}
 }
 
 // Behave sets what happens to connections and requests from now on.
