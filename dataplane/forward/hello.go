@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"bigpipe/dataplane/rdp"
 	"bigpipe/dataplane/rule"
 	"bigpipe/dataplane/tlshello"
 )
@@ -16,6 +17,8 @@ type greeting struct {
 	client tlshello.Client
 	server tlshello.Server
 	chosen bool // the client's hello was read; now the member's answer is
+	// request is what a client of terminal services says instead, where pools persist by it.
+	request rdp.Request
 }
 
 var greetings = sync.Pool{New: func() any { return &greeting{} }}
@@ -25,7 +28,7 @@ func (g *greeting) drop() {
 	if g == nil {
 		return
 	}
-	g.f, g.chosen = nil, false
+	g.f, g.chosen, g.request = nil, false, rdp.Request{}
 	g.client.Reset()
 	g.server.Reset()
 	greetings.Put(g)
@@ -72,7 +75,7 @@ func (r *relay) awaitHello(within time.Duration) {
 // (rule A-P7).
 func (r *relay) greet(late bool) (done bool, err error) {
 	s := &r.up
-	for s.greeting.client.State() == tlshello.Pending && !late {
+	for !r.greeted() && !late {
 		if s.readable == readNothing {
 			s.buffer.shrink()
 			return false, nil
@@ -92,6 +95,18 @@ func (r *relay) greet(late bool) (done bool, err error) {
 	return true, r.chooseByHello()
 }
 
+// greeted reports whether what the client begins with is there.
+func (r *relay) greeted() (done bool) {
+	g := r.up.greeting
+	done = g.client.State() != tlshello.Pending
+	if r.f.settings.users {
+		var asked bool
+		g.request, asked = rdp.Read(r.up.buffer.bytes())
+		done = done && asked
+	}
+	return done
+}
+
 // chooseByHello chooses a member by the settings of now: they may have changed while the hello was waited for.
 func (r *relay) chooseByHello() error {
 	f, g := r.f, r.up.greeting
@@ -103,7 +118,7 @@ func (r *relay) chooseByHello() error {
 		return errKilled
 	}
 	choose := f.poolInput(f.settings, &c)
-	choose.Hello = &g.client
+	choose.Hello, choose.ID, choose.Named = &g.client, g.request.User, g.request.Member
 	if err := c.pool.Choose(&f.decision, &choose); err != nil {
 		return err
 	}

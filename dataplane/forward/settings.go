@@ -3,7 +3,6 @@ package forward
 import (
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,7 +76,7 @@ type Settings struct {
 	// Counters count the virtual server's connections; they may outlive the settings. Nil: none are kept.
 	Counters *pool.Counters
 
-	calls bool // a pool persists by the call
+	calls, users bool // a pool persists by the call, by the user
 }
 
 // Shared is a limit of connections that several virtual servers have together. The gauge may outlive the settings.
@@ -173,12 +172,12 @@ func (s Settings) withDefaults() *Settings {
 	if s.Counters == nil {
 		s.Counters = pool.NewCounters()
 	}
-	s.calls = slices.ContainsFunc(s.Pools, func(p *pool.Pool) bool {
-		if p == nil {
-			return false
+	for _, p := range s.Pools {
+		if p != nil {
+			_, calls := p.PolicyOf(persist.SIP, netip.AddrPort{})
+			_, users := p.PolicyOf(persist.MSRDP, netip.AddrPort{})
+			s.calls, s.users = s.calls || calls, s.users || users
 		}
-		_, calls := p.PolicyOf(persist.SIP, netip.AddrPort{})
-		return calls
-	})
+	}
 	return &s
 }

@@ -50,6 +50,9 @@ func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
 		if r != nil {
 			p.persisted = r
 		}
+		if mode == pb.PersistMode_PERSIST_MODE_MSRDP {
+			p.HelloTimeout = defaultHelloTimeout
+		}
 		return reasons
 	case pb.PersistMode_PERSIST_MODE_SSL:
 		s, reasons := newSSLMethod(c, env)

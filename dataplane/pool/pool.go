@@ -80,7 +80,8 @@ type Pool struct {
 	Config *pb.Pool
 	// ConnectTimeout bounds a connect to a member, ResponseTimeout the wait for the head of a response.
 	ConnectTimeout, ResponseTimeout time.Duration
-	// HelloTimeout bounds the wait for a client's hello of TLS, which the choice depends on. Zero: it does not.
+	// HelloTimeout bounds the wait for a client's hello of TLS, or for its request to terminal services, which the choice depends
+	// on. Zero: it does not.
 	HelloTimeout time.Duration
 	// Fallback is where requests are redirected when no member can be used (%h, %p and %u are filled in); "" is nowhere.
 	Fallback string
