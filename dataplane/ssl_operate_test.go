@@ -185,3 +185,22 @@ func TestHandOverSSL(t *testing.T) {
 		want(t, second.greet(web, hello(t, "min_ch_ticket")), "s2")
 	}
 }
+
+// TestSSLSplit_sticks: a client with a session goes back to the pool of a split that gave it.
+func TestSSLSplit_sticks(t *testing.T) {
+	s := newSite(t, "", mapped)
+	members := greeters(t, "s1", "s2")
+	s.apply(sslPool("p", members[0]), sslPool("q", members[1]), object(&pb.VirtualServer{
+		Address:     web,
+		Pools:       []*pb.WeightedPool{{Pool: "p", Weight: proto.Uint32(50)}, {Pool: "q", Weight: proto.Uint32(50)}},
+		SplitSticks: proto.Bool(true),
+	}))
+	a, b := s.learn(web, idA, members), s.learn(web, id32(2), members)
+	if a == b {
+		t.Errorf("an even split sends two clients to %s", a)
+	}
+	for range 6 {
+		want(t, s.greet(web, clientHello(t, idA)), a)
+		want(t, s.greet(web, clientHello(t, id32(2))), b)
+	}
+}

@@ -34,18 +34,15 @@ func (g *greeting) drop() {
 	greetings.Put(g)
 }
 
-// helloTimeout is how long to wait for a client's hello before the pool of a choice chooses; zero: not at all. Where clients go
-// back to the pool that knows them, any of the pools may need the hello.
-func (set *Settings) helloTimeout(c *choice) (within time.Duration) {
-	if c.pool == nil {
+// splitsByHello is how long to wait for a client's hello before the settings are asked, because they split clients among pools of
+// which one needs it: each time that they are asked counts in the split. Zero: they are asked at once.
+func (set *Settings) splitsByHello() (within time.Duration) {
+	if set.Rule == nil || !set.Rule.Splits() {
 		return 0
 	}
-	within = c.pool.HelloTimeout
-	if set.SplitSticks {
-		for _, p := range set.Pools {
-			if p != nil {
-				within = max(within, p.HelloTimeout)
-			}
+	for _, p := range set.Pools {
+		if p != nil {
+			within = max(within, p.HelloTimeout)
 		}
 	}
 	return within

@@ -14,23 +14,11 @@ import (
 // beginTCP decides once, and relays. Where the decision depends on the client's hello that is waited for. The flow is no longer
 // the caller's.
 func (f *flow) beginTCP() {
-	c := f.routeTCP(nil)
 	r := newRelay(f)
-	switch within := f.settings.helloTimeout(&c); {
-	case c.action != rule.UsePool:
+	if err := r.choose(); err != nil {
 		f.client.reset()
 		f.end()
 		return
-	case within > 0:
-		r.awaitHello(within)
-	default:
-		choose := f.poolInput(f.settings, &c)
-		if err := c.pool.Choose(&f.decision, &choose); err != nil {
-			f.client.reset()
-			f.end()
-			return
-		}
-		r.connecting = true
 	}
 	r.attach()
 	if err := f.client.watch(watchIn); err != nil {
@@ -39,6 +27,26 @@ func (f *flow) beginTCP() {
 		return
 	}
 	r.tell(happenedStart)
+}
+
+// choose chooses a member, or begins to wait for the hello that the choice depends on.
+func (r *relay) choose() error {
+	f := r.f
+	if within := f.settings.splitsByHello(); within > 0 {
+		r.awaitHello(within)
+		return nil
+	}
+	c := f.routeTCP(nil)
+	switch {
+	case c.action != rule.UsePool:
+		return errKilled
+	case c.pool.HelloTimeout > 0:
+		r.awaitHello(c.pool.HelloTimeout)
+		return nil
+	}
+	r.connecting = true
+	choose := f.poolInput(f.settings, &c)
+	return c.pool.Choose(&f.decision, &choose)
 }
 
 // beginTunnel relays between a client and a member that are connected. What in and from hold goes first. The flow is no longer
