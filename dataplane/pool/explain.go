@@ -63,7 +63,7 @@ func (p *Pool) Explain(in *Input) Explanation {
 func (p *Pool) carries(m *Member) string {
 	switch {
 	case p.tokens != nil:
-		return "carries a new token in " + p.tokens.carrier()
+		return "carries a token in " + p.tokens.carrier()
 	case p.cookies.reader.Ring != nil:
 		return fmt.Sprintf("sets cookie %s to an encrypted value", p.cookies.template.Name)
 	}

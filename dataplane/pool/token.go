@@ -37,6 +37,8 @@ type tokenNote struct {
 	expires int64
 	// kept: the client stays bound to named although another member answers (a connection limit, rule B-16).
 	kept bool
+	// renew: a key made the token that is not the first any more, and may be gone soon.
+	renew bool
 }
 
 // tokenSameSite is what token_samesite says; strict is the default (rule G-3).
@@ -78,7 +80,7 @@ func (k *tokenMethod) carrier() string {
 
 // choose follows the first token that is valid, whatever the state of its member (rules G-2, G-6, G-11 to G-13).
 func (k *tokenMethod) choose(d *Decision, in *Input) (bool, error) {
-	m, expires, outcome := k.read(d.pool, in)
+	m, t, outcome := k.read(d.pool, in)
 	if outcome != cookie.Valid {
 		d.outcome = cookieOutcomes[outcome]
 		if d.dry() {
@@ -92,7 +94,7 @@ func (k *tokenMethod) choose(d *Decision, in *Input) (bool, error) {
 	if d.dry() {
 		d.step("the token in %s names member %s, which is %s%s", k.carrier(), m.Addr, m.State(), removedNote(m))
 	}
-	d.token.named, d.token.expires = m, expires
+	d.token.named, d.token.expires, d.token.renew = m, t.Expires, t.Former
 	done, err := d.follow(m)
 	d.token.kept = !done && err == nil && d.outcome == OutcomeValid
 	return done, err
@@ -115,13 +117,13 @@ func (k *tokenMethod) knows(p *Pool, in *Input) *Member {
 }
 
 // read looks for the first valid token of a request. Of others it tells the most telling outcome.
-func (k *tokenMethod) read(p *Pool, in *Input) (m *Member, expires int64, outcome cookie.Outcome) {
+func (k *tokenMethod) read(p *Pool, in *Input) (m *Member, t token.Token, outcome cookie.Outcome) {
 	if in.Request == nil || in.Fresh {
-		return nil, 0, cookie.None
+		return nil, t, cookie.None
 	}
 	look := func(value []byte) (valid bool) {
 		var found cookie.Outcome
-		m, expires, found = k.judge(p, value)
+		m, t, found = k.judge(p, value)
 		outcome = max(outcome, found)
 		return found == cookie.Valid
 	}
@@ -129,27 +131,27 @@ func (k *tokenMethod) read(p *Pool, in *Input) (m *Member, expires int64, outcom
 		for i := in.Request.Lookup(k.header, 0); i >= 0; i = in.Request.Lookup(k.header, i+1) {
 			for value := range token.Values(in.Request.Value(i)) {
 				if look(value) {
-					return m, expires, outcome
+					return m, t, outcome
 				}
 			}
 		}
-		return nil, 0, outcome
+		return nil, t, outcome
 	}
 	for i := in.Request.Next(http1.KindCookie, 0); i >= 0; i = in.Request.Next(http1.KindCookie, i+1) {
 		for value := range cookie.Values(k.name, in.Request.Value(i)) {
 			if look(value) {
-				return m, expires, outcome
+				return m, t, outcome
 			}
 		}
 	}
-	return nil, 0, outcome
+	return nil, t, outcome
 }
 
 // judge tells what one value comes to. Only a member, or what was one not long ago, is ever returned (rules G-12, G-13).
-func (k *tokenMethod) judge(p *Pool, value []byte) (*Member, int64, cookie.Outcome) {
+func (k *tokenMethod) judge(p *Pool, value []byte) (*Member, token.Token, cookie.Outcome) {
 	t, ok := k.codec.Parse(value)
 	if !ok {
-		return nil, 0, cookie.Malformed
+		return nil, t, cookie.Malformed
 	}
 	now := p.now()
 	m := p.Member(t.Addr)
@@ -158,27 +160,32 @@ func (k *tokenMethod) judge(p *Pool, value []byte) (*Member, int64, cookie.Outco
 	}
 	switch {
 	case m == nil || m.epoch != t.Epoch:
-		return nil, 0, cookie.UnknownMember
+		return nil, t, cookie.UnknownMember
 	case t.Expires != 0 && now.UnixMilli() >= t.Expires:
-		return nil, 0, cookie.Expired
+		return nil, t, cookie.Expired
 	}
-	return m, t.Expires, cookie.Valid
+	return m, t, cookie.Valid
 }
 
-// due reports whether the response must carry a new token: the client brought none of the member that answers.
-func (k *tokenMethod) due(d *Decision) bool { return !d.token.kept && d.token.named != d.Member }
+// due reports whether the response must carry a token: the client brought none of the member that answers, or one that must be
+// encrypted anew.
+func (k *tokenMethod) due(d *Decision) bool {
+	return !d.token.kept && (d.token.named != d.Member || d.token.renew)
+}
 
-// edit adds the token to a response. A member that sets the same cookie or header would take the client's token away: ours
-// goes after its cookie or replaces its header, or gives way (rule G-8).
+// edit adds a token to a response: that of a new session, or that of the session which goes on, with its end (rule G-5). A member
+// that sets the same cookie or header would take the client's token away: ours goes after its cookie or replaces its header, or
+// gives way (rule G-8).
 func (k *tokenMethod) edit(d *Decision, r *http1.Head, due bool, buffer []byte) (e Edited, _ []byte) {
 	from := len(buffer)
 	collides := k.collides(r)
 	switch {
 	case collides && k.yields:
-	case due:
+	case due && d.token.named != d.Member:
 		buffer = k.appendNew(d, buffer)
 		e.Set = true
-	case collides && d.token.named != nil:
+	case d.token.named != nil && (due || collides):
+		e.Set = due
 		buffer = k.append(buffer, d.token.named, d.token.expires, d.pool.now())
 	}
 	if collides {

@@ -455,11 +455,29 @@ func TestTokenKeys(t *testing.T) {
 	first, second := cookie.Key{1}, cookie.Key{2}
 	one, two, without := newTokens(t), newTokens(t), newTokens(t)
 	one.env.Keys, two.env.Keys = cookie.NewRing(first, second), cookie.NewRing(second, first)
-	m, line := one.begin(one.set(tokenPool(nil, s1, s2)))
-	two.stays(two.set(tokenPool(nil, s2, s1)), line, m)
-	without.moves(without.set(tokenPool(nil, s2, s1)), line)
+	life := func(p *pb.Pool) {
+		p.TokenTimeoutMs, p.TokenLifetime = new(uint64(10000)), pb.TokenLifetime_TOKEN_LIFETIME_PERMANENT.Enum()
+	}
+	m, line := one.begin(one.set(tokenPool(life, s1, s2)))
+	one.stays(one.pools["web"], line, m)
+	without.moves(without.set(tokenPool(life, s2, s1)), line)
+
+	// A token of a key that is not the first any more is made anew, with the same end; without that key it is nothing.
+	two.clock = two.clock.Add(4 * time.Second)
+	at, got := two.visit(two.set(tokenPool(life, s2, s1)), line)
+	renewed := two.next(got)
+	if at != m || renewed == line || !strings.Contains(got, "Max-Age=6;") {
+		t.Errorf("at %s with %q, want %s", at, got, m)
+	}
+	if n := two.pools["web"].Outcomes().GetBound(); n != 0 {
+		t.Errorf("counted as %d new sessions", n)
+	}
 	two.env.Keys = cookie.NewRing(second)
-	two.moves(two.set(tokenPool(nil, s2, s1)), line)
+	p := two.set(tokenPool(life, s2, s1))
+	two.stays(p, renewed, m)
+	two.moves(p, line)
+	two.clock = two.clock.Add(6 * time.Second)
+	two.moves(p, renewed)
 }
 
 func TestTokenExplained(t *testing.T) {
@@ -475,7 +493,7 @@ func TestTokenExplained(t *testing.T) {
 	if got := explain(line); got != "the token in cookie x names member "+m+", which is unchecked and was removed\npersistence: valid" {
 		t.Error(got)
 	}
-	if got := explain("Cookie: x=1\r\n"); got != "token in cookie x: malformed\nround_robin chooses member "+s2+"\npersistence: malformed\nthe response carries a new token in cookie x" {
+	if got := explain("Cookie: x=1\r\n"); got != "token in cookie x: malformed\nround_robin chooses member "+s2+"\npersistence: malformed\nthe response carries a token in cookie x" {
 		t.Error(got)
 	}
 	if sum := p.Outcomes(); sum.GetValid() != 0 || sum.GetMalformed() != 0 {

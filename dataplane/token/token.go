@@ -47,6 +47,8 @@ type Token struct {
 	Epoch uint64
 	// Expires is when the session ends, in milliseconds since 1970; 0 is never. Reading does not look at it.
 	Expires int64
+	// Former: a key encrypted it that is not the first any more. Appending does not look at it.
+	Former bool
 }
 
 // Codec writes and reads the tokens of a pool. With a ring they are encrypted, and no others are read; without one they are
@@ -118,12 +120,14 @@ func (c *Codec) Parse(value []byte) (Token, bool) {
 		return endpoint(b.raw[headSize:plainRaw], expires), id == 0
 	}
 	data := b.additional(c.Name, head)
-	for _, key := range c.Ring.Sealers() {
+	for i, key := range c.Ring.Sealers() {
 		if key.ID != id {
 			continue
 		}
 		if p, err := key.Open(b.plain[:0], b.raw[headSize:][:nonceSize], b.raw[headSize+nonceSize:], data); err == nil {
-			return endpoint(p, expires), true
+			t := endpoint(p, expires)
+			t.Former = i > 0
+			return t, true
 		}
 	}
 	return Token{}, false

@@ -148,12 +148,21 @@ func (c *checker) checkToken(key string, p *pb.Pool) {
 	if p.TokenName == nil {
 		c.fault(key, attribute(meta, "token_type"), CodeMissing, "%s: token_type header needs token_name", Title(key))
 	}
+	if slices.Contains(messageHeaders, strings.ToLower(p.GetTokenName())) {
+		c.fault(key, attribute(meta, "token_name"), CodeValue, "%s: token_name %s is a header of HTTP itself", Title(key), p.GetTokenName())
+	}
 	if p.TokenPath != nil {
 		c.fault(key, attribute(meta, "token_path"), CodeConflict, "%s: token_path does not go with token_type header", Title(key))
 	}
 	if p.TokenLifetime != nil {
 		c.fault(key, attribute(meta, "token_lifetime"), CodeConflict, "%s: token_lifetime does not go with token_type header", Title(key))
 	}
+}
+
+// messageHeaders are those that say where a message ends and what becomes of its connection and its cookies.
+var messageHeaders = []string{
+	"connection", "content-length", "cookie", "expect", "host", "keep-alive", "proxy-connection", "set-cookie", "te", "trailer",
+	"transfer-encoding", "upgrade",
 }
 
 // isToken reports whether text is a token of HTTP, the form of names of headers and cookies.

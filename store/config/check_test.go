@@ -191,6 +191,27 @@ func TestWarnings(t *testing.T) {
 			"W-8 4:4 virtual server 10.0.0.1:80: a split in which only some pools persist: b; not a\n",
 		},
 		{
+			"W-12_clear_tokens",
+			[]*pb.Object{
+				poolOf(3, &pb.Pool{Name: "p", PersistMode: token}), pool("q"),
+				virtualOf(4, &pb.VirtualServer{Address: "192.0.2.1:80"}, "p"), virtualOf(5, &pb.VirtualServer{Address: "[2001:db8::1]:80"}, "p"),
+				virtualOf(6, &pb.VirtualServer{Address: "10.0.0.1:80"}, "p"), virtualOf(7, &pb.VirtualServer{Address: "127.0.0.1:80"}, "p"),
+				virtualOf(8, &pb.VirtualServer{Address: "192.0.2.2:80"}, "q"), virtualOf(9, &pb.VirtualServer{Address: "0.0.0.0:80"}, "p"),
+			},
+			nil,
+			"W-12 4:4 virtual server 192.0.2.1:80: the tokens of pool p show the addresses of members: there is no cookie_key\n" +
+				"W-12 5:4 virtual server [2001:db8::1]:80: the tokens of pool p show the addresses of members: there is no cookie_key\n",
+		},
+		{
+			"W-12_encrypted_tokens",
+			[]*pb.Object{
+				{Kind: &pb.Object_Global{Global: &pb.Global{CookieKeys: []*pb.CookieKey{{Name: "k", File: "k"}}}}},
+				poolOf(3, &pb.Pool{Name: "p", PersistMode: token}), virtualOf(4, &pb.VirtualServer{Address: "192.0.2.1:80"}, "p"),
+			},
+			nil,
+			"",
+		},
+		{
 			"W-9_mirror_persist",
 			[]*pb.Object{poolOf(3, &pb.Pool{Name: "p", MirrorPersist: proto.Bool(true), Meta: meta(3, "mirror persist")})},
 			nil,
@@ -352,6 +373,25 @@ func TestFaults(t *testing.T) {
 			},
 			[]string{"pool/b"},
 			`conflict 4:4 virtual server 10.0.0.1:80: pools a and b use the same token_name "x-t"` + "\n",
+		},
+		{
+			"G-9_name_of_another_pool",
+			[]*pb.Object{
+				poolOf(1, &pb.Pool{Name: "a", PersistMode: token}),
+				poolOf(2, &pb.Pool{Name: "b", PersistMode: token, TokenName: proto.String("gwsp-ca978112ca")}),
+				ruleOf(3, "r", "a", "b"), virtualOf(4, &pb.VirtualServer{Address: "10.0.0.1:80", Rule: proto.String("r")}),
+			},
+			nil,
+			`conflict 4:4 virtual server 10.0.0.1:80: pools a and b use the same token_name "gwsp-ca978112ca"` + "\n",
+		},
+		{
+			"G-20_header_of_HTTP",
+			[]*pb.Object{
+				poolOf(1, &pb.Pool{Name: "a", PersistMode: token, TokenName: proto.String("Content-Length"), TokenType: pb.TokenType_TOKEN_TYPE_HEADER.Enum()}),
+				poolOf(2, &pb.Pool{Name: "b", PersistMode: token, TokenName: proto.String("Content-Length")}),
+			},
+			nil,
+			"value 1:1 pool a: token_name Content-Length is a header of HTTP itself\n",
 		},
 		{
 			"G-16_timeout_0",

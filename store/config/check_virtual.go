@@ -145,6 +145,7 @@ func (c *checker) relateVirtual(key string, vs *pb.VirtualServer) {
 		}
 	}
 	c.checkTokenNames(key, vs)
+	c.warnClearTokens(key, vs)
 	c.warnSplit(key, useSpot(vs), vs.GetPools())
 }
 

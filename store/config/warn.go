@@ -119,6 +119,24 @@ func (c *checker) warnSplit(key string, at *spot, pools []*pb.WeightedPool) {
 	}
 }
 
+// warnClearTokens warns of tokens that are not encrypted on a public address: anybody reads there what members have (W-12).
+func (c *checker) warnClearTokens(key string, vs *pb.VirtualServer) {
+	address, _, _ := SplitAddress(vs.GetAddress())
+	a, err := parseAddress(address)
+	if err != nil || !a.IsGlobalUnicast() || a.IsPrivate() || len(Globals(c.view).GetCookieKeys()) > 0 {
+		return
+	}
+	var names []string
+	for _, p := range c.reachable(vs) {
+		if p.GetPersistMode() == pb.PersistMode_PERSIST_MODE_TOKEN {
+			names = append(names, p.GetName())
+		}
+	}
+	if len(names) > 0 {
+		c.warn(key, useSpot(vs), "W-12", "%s: the tokens of %s show the addresses of members: there is no cookie_key", Title(key), count("pool", names))
+	}
+}
+
 // warnScopes gives the warnings that depend on variables of the unit: W-1, W-2, W-3, W-11.
 func (c *checker) warnScopes() {
 	g := Globals(c.view)
