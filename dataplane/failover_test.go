@@ -395,7 +395,7 @@ func TestPoolDeleted(t *testing.T) {
 // TestCookiesAtLoad: pain 29: of thousands of requests with the cookies of three servers mixed on many connections, each gets to its
 // server, whatever is loaded meanwhile.
 func TestCookiesAtLoad(t *testing.T) {
-	const connections, requests, batch = 64, 20_000, 8
+	const connections, requests, batch = 64, 8_000, 8
 	f := newFixture(t, nil)
 	var serving sync.WaitGroup
 	loaded := make(chan bool)
