@@ -17,7 +17,7 @@ const (
 )
 
 // beat does what must be done again and again: it removes records that ran out, tries to bind what could not be bound,
-// puts the journal on the disk, and logs what happened to records.
+// ends what is drained, puts the journal on the disk, and logs what happened to records.
 func (e *Engine) beat() {
 	ticker := time.NewTicker(beatInterval)
 	defer ticker.Stop()
@@ -32,6 +32,7 @@ func (e *Engine) beat() {
 		case now := <-ticker.C:
 			e.records.Sweep(sweepBudget)
 			e.follow(now)
+			e.endDrained(now)
 			if now.Sub(flushed) >= flushInterval {
 				flushed = now
 				e.flush()

@@ -4,7 +4,32 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"bigpipe/dataplane/persist"
+	"bigpipe/dataplane/pool"
 )
+
+// endDrained ends the disabled members whose drain_timeout is over: their connections are reset and their records removed, so that
+// who comes back goes to another member, and stays there (rule J-17).
+func (e *Engine) endDrained(now time.Time) {
+	r := e.running.Load()
+	for name := range r.draining {
+		p := r.pools[name]
+		ended := p.Drain(now)
+		if len(ended) == 0 {
+			continue
+		}
+		counters := map[*pool.Counters]bool{} // which the member has in all snapshots
+		for _, m := range ended {
+			counters[m.Counters()] = true
+			records := e.records.Clear(persist.Filter{Pool: p.ID, Node: m.Addr}, nil)
+			e.log.Info("disabled member is drained", "pool", name, "member", m.Addr, "records", records)
+		}
+		if n := e.connections.Reset(func(m *pool.Member) bool { return counters[m.Counters()] }); n > 0 {
+			e.log.Info("connections to drained members are reset", "pool", name, "connections", n)
+		}
+	}
+}
 
 // idleGrace is how long an idle HTTP connection of a virtual server that is gone may still send a request.
 const idleGrace = 5 * time.Second

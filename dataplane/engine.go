@@ -317,7 +317,7 @@ func (e *Engine) run(next *runtime, changes []config.Change) {
 		touched.sealed()
 	}
 	retime := next.compilePools(touched.pools, &pool.Env{
-		Table: e.records, Nodes: &e.shares.nodes, Dial: e.addresses.Local, Health: e.health.known, Keys: e.keys.ring, Log: e.log,
+		Table: e.records, Dial: e.addresses.Local, Health: e.health.known, Keys: e.keys.ring, Log: e.log,
 	})
 	e.health.check(next, changes, e.addresses)
 	next.compileRules(touched.rules)

@@ -182,10 +182,7 @@ func (e *Engine) followHealth() {
 			down = down || t.To == pool.Down && t.Monitor != ""
 		}
 		if down && e.running.Load().resets() {
-			n := e.connections.Reset(func(m *pool.Member) bool {
-				s := m.Health().State()
-				return m.ResetOnDown && (s == pool.Down || s == pool.AddressDown)
-			})
+			n := e.connections.Reset((*pool.Member).Over)
 			if n > 0 {
 				e.log.Info("connections to members that are down are reset", "connections", n)
 			}

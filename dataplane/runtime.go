@@ -20,6 +20,7 @@ type runtime struct {
 	pools    map[string]*pool.Pool
 	rules    map[string]*rule.Rule // without those that cannot be compiled
 	virtuals map[string]*virtual
+	draining map[string]struct{} // pools with a disabled member whose time will be over
 	// faults says of keys why they are not in effect, whatever the host looks like. What depends on the host is with
 	// the virtual servers.
 	faults map[string]string
@@ -32,10 +33,12 @@ func (r *runtime) derive(view *config.Tree, applied *pb.ApplyHeader) *runtime {
 	next := &runtime{
 		view: view, applied: applied, gateway: r.gateway,
 		pools: maps.Clone(r.pools), rules: maps.Clone(r.rules), virtuals: maps.Clone(r.virtuals), faults: maps.Clone(r.faults),
+		draining: maps.Clone(r.draining),
 	}
 	if r.pools == nil {
 		next.pools, next.rules = map[string]*pool.Pool{}, map[string]*rule.Rule{}
 		next.virtuals, next.faults = map[string]*virtual{}, map[string]string{}
+		next.draining = map[string]struct{}{}
 	}
 	return next
 }
@@ -59,6 +62,8 @@ func affected(view *config.Tree, changes []config.Change) *dirty {
 			if pool.JoinsServices(c.Old.GetPool()) || pool.JoinsServices(c.New.GetPool()) {
 				d.joined()
 			}
+			d.weighed(c.Old.GetPool())
+			d.weighed(c.New.GetPool())
 		case "rule":
 			d.rules[name] = struct{}{}
 		case "virtual":
@@ -120,6 +125,17 @@ func (d *dirty) joined() {
 	})
 }
 
+// weighed marks the pools that have members of a pool in common whose mode is response: these weigh there what they weigh here (rule
+// M-6).
+func (d *dirty) weighed(p *pb.Pool) {
+	if p == nil || config.LbModeOf(d.view, p) != pb.LbMode_LB_MODE_RESPONSE {
+		return
+	}
+	for _, m := range p.GetMembers() {
+		d.referrers("node/" + m.GetAddress())
+	}
+}
+
 // sealed marks the pools whose cookies or tokens are encrypted with keys.
 func (d *dirty) sealed() {
 	d.view.Range("pool", func(o *pb.Object) bool {
@@ -154,6 +170,7 @@ func (r *runtime) compilePools(names map[string]struct{}, env *pool.Env) *retimi
 	for name := range names {
 		old := r.pools[name]
 		delete(r.faults, "pool/"+name)
+		delete(r.draining, name)
 		c := config.FindPool(r.view, name)
 		if c == nil {
 			delete(r.pools, name)
@@ -165,6 +182,9 @@ func (r *runtime) compilePools(names map[string]struct{}, env *pool.Env) *retimi
 			reasons = append(reasons, "forward")
 		}
 		r.pools[name] = next
+		if next.Drains() {
+			r.draining[name] = struct{}{}
+		}
 		r.fault("pool/"+name, reasons...)
 		t.note(old, next)
 	}

@@ -11,7 +11,6 @@ import (
 
 // shares count what pools and virtual servers have in common. They outlive configurations, and must not be copied.
 type shares struct {
-	nodes     pool.Nodes
 	addresses pool.Registry[netip.Addr, pool.Gauge] // virtual addresses
 	services  pool.Registry[uint16, pool.Gauge]     // ports of virtual servers
 }
@@ -21,7 +20,7 @@ func (s *shares) of(view config.View, virtual netip.AddrPort) []forward.Shared {
 	address := view.Get("virtual_address/" + virtual.Addr().String()).GetVirtualAddress()
 	service := view.Get("service/" + strconv.Itoa(int(virtual.Port()))).GetService()
 	return []forward.Shared{
-		{Gauge: s.addresses.Of(virtual.Addr()), Limit: address.GetLimit()},
-		{Gauge: s.services.Of(virtual.Port()), Limit: service.GetLimit()},
+		{Gauge: s.addresses.Of(virtual.Addr(), nil), Limit: address.GetLimit()},
+		{Gauge: s.services.Of(virtual.Port(), nil), Limit: service.GetLimit()},
 	}
 }

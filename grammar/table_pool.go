@@ -209,7 +209,7 @@ func limitRows() []*Attribute {
 		{Words: w("on_down"), Release: Ours, Value: ValueWord, Default: "keep", Field: "on_down", Help: "open connections of a member that goes down", Acts: true},
 		{Words: w("connect_timeout"), Release: Ours, Value: ValueSeconds, Default: "5", Field: "connect_timeout", Help: "seconds to wait for a member to accept", Acts: true},
 		{Words: w("response_timeout"), Release: Ours, Value: ValueSeconds, Default: "60", Field: "response_timeout", Help: "seconds to wait for a response", Acts: true},
-		{Words: w("slow_start"), Release: Ours, Value: ValueSeconds, Default: "0", Field: "slow_start", Help: "seconds over which a member that comes up gets its share"},
+		{Words: w("slow_start"), Release: Ours, Value: ValueSeconds, Default: "0", Field: "slow_start", Help: "seconds over which a member that comes up, is added or enabled gets its share: its weight grows from 5 % to all of it; not in modes hash and minmisses", Acts: true},
 		{Words: w("passive_health"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "passive_health", Help: "failed traffic marks members down", Acts: true},
 		{Words: w("mirror persist"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "mirror_persist", Help: "mirror records to the other unit"},
 	}
@@ -223,7 +223,7 @@ func memberRows() []*Attribute {
 		{Words: w("route"), Release: Ours, Value: ValuePlain, Field: "route", Help: "the member's name in jroute cookies"},
 		{Words: w("https"), Release: Ours, Value: ValueService, Field: "https", Help: "port of the member's TLS listener"},
 		{Words: w("tmout"), Release: Ours, Value: ValueSeconds, Default: "the pool's ssl_timeout", Field: "tmout", Help: "idle seconds of SSL records bound to this member", Acts: true},
-		{Words: w("drain_timeout"), Release: Ours, Value: ValueSeconds, Field: "drain_timeout", Help: "seconds after which a disabled member's connections are ended"},
+		{Words: w("drain_timeout"), Release: Ours, Value: ValueSeconds, Default: "0", Field: "drain_timeout", Help: "seconds after which a disabled member is down: its connections are reset, its records removed; 0: never", Acts: true},
 		{Words: w("epoch"), Release: Ours, Value: valueForm, Field: "epoch", form: epochForm, Help: "new: old encrypted cookies no longer name this member", Acts: true},
 		{Words: w("server_ssl"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "server_ssl", Help: "speak TLS to this member"},
 		{Words: w("server_ssl_ca"), Release: Ours, Value: ValuePlain, Field: "server_ssl_ca", Help: "file of the certificate authorities that may sign the member's certificate"},

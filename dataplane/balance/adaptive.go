@@ -58,11 +58,11 @@ func (a *adaptive) resume(old *adaptive) {
 	for i, m := range a.members {
 		weights[i] = heaviest
 		if j, ok := index[m.Name]; ok {
-			weights[i] = uint32(last.weights[j])
+			weights[i] = last.members[j].Weight
 			a.before[i] = old.before[j]
 		}
 	}
-	if !slices.ContainsFunc(last.weights, func(w uint64) bool { return w > 1 }) { // never measured
+	if !slices.ContainsFunc(last.members, func(m Member) bool { return m.Weight > 1 }) { // never measured
 		weights = nil
 	}
 	a.current.Store(newWeighted(a.weighing(weights), last))
@@ -70,12 +70,9 @@ func (a *adaptive) resume(old *adaptive) {
 
 // weighing returns the members with other weights; nil is equal ones.
 func (a *adaptive) weighing(weights []uint32) []Member {
-	list := slices.Clone(a.members)
-	for i := range list {
-		list[i].Weight = 1
-		if weights != nil {
-			list[i].Weight = weights[i]
-		}
+	list := alike(a.members)
+	for i := range weights {
+		list[i].Weight = weights[i]
 	}
 	return list
 }
@@ -132,7 +129,7 @@ func (a *adaptive) measure(ask *Ask) {
 	a.begun = true
 	weights := inverse(burdens, ask)
 	last := a.current.Load()
-	if !slices.EqualFunc(weights, last.weights, func(a uint32, b uint64) bool { return uint64(a) == b }) {
+	if !slices.EqualFunc(weights, last.members, func(w uint32, m Member) bool { return w == m.Weight }) {
 		a.current.Store(newWeighted(a.weighing(weights), last))
 	}
 }

@@ -9,6 +9,7 @@ package balance
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -96,6 +97,16 @@ func (m Mode) Measures() bool {
 	return false
 }
 
+// Multiplied reports whether how fast members reply multiplies into their weights where they belong to a pool of Response too (rule
+// M-6).
+func (m Mode) Multiplied() bool {
+	switch m {
+	case RoundRobin, Priority, PriorityMember, Ratio, RatioMember, LeastConn, LeastConnMember:
+		return true
+	}
+	return false
+}
+
 // Timed reports whether the mode looks at the time that members take to answer.
 func (m Mode) Timed() bool { return m == Fastest || m == FastestAppResp || m == Response }
 
@@ -131,9 +142,24 @@ type Member struct {
 	Addr netip.AddrPort
 	// Meter tells what is measured of the member; nil is one that always tells zero. Modes that need none do not ask.
 	Meter Meter
+	// Live tells what changes of the weight without a new picker; nil: nothing.
+	Live *Live
 }
 
-// Meter tells what is measured of a member, now. It is asked with a lock held: it must be cheap and must not block.
+// Live tells what changes of a member's weight by itself. A nil function is for what does not change.
+type Live struct {
+	// Weight is said instead of that of the member, in the modes that look at that.
+	Weight func() uint32
+	// Warmth is the part of its weight that the member counts with, 1 to 100 percent: less than all while it starts slowly. Hash
+	// and MinMisses do not ask: there no weight counts (rule M-8).
+	Warmth func() uint32
+	// Replies is how long the member takes to reply, where that multiplies into its weight as it does in Response (rule M-6);
+	// zero is not known. Who asks is said by [Mode.Multiplied].
+	Replies func() time.Duration
+}
+
+// Meter tells what is measured of a member, now. It is asked with a lock held: it must be cheap and must not block. So must be the
+// functions of [Live].
 type Meter interface {
 	// Open is the number of open connections.
 	Open() uint64
@@ -197,10 +223,13 @@ func New(mode Mode, members []Member, previous Picker) Picker {
 		return newHashed(members)
 	case MinMisses:
 		return newMinMisses(members)
-	default:
-		old, _ := previous.(*roundRobin)
-		return newRoundRobin(members, old)
 	}
+	if slices.ContainsFunc(members, func(m Member) bool { return m.Live != nil }) {
+		old, _ := previous.(*weighted)
+		return newWeighted(evenly(members), old)
+	}
+	old, _ := previous.(*roundRobin)
+	return newRoundRobin(members, old)
 }
 
 // indexOf maps the members' names to their indexes.

@@ -15,38 +15,45 @@ type least struct {
 	mode    Mode
 	members []Member // immutable
 	load    func(m *Member) uint64
-	weights []uint64 // immutable, at least 1
 
-	mu    sync.Mutex
-	seen  []reading // by member
-	tree  []int32   // a tournament: 1 is the winner of all, leaves are members or -1
-	leafs int       // where in tree the leaves begin
-	turn  uint64    // of the last pick
-	look  int       // which member to read next
-	aside []int32   // members that are out of one pick only
+	mu       sync.Mutex
+	changing *changing // nil: the weights stay
+	seen     []reading // by member
+	tree     []int32   // a tournament: 1 is the winner of all, leaves are members or -1
+	leafs    int       // where in tree the leaves begin
+	turn     uint64    // of the last pick
+	next     int       // which member to read next
+	aside    []int32   // members that are out of one pick only
 }
 
 // reading is what a member was when it was last looked at.
 type reading struct {
 	load   uint64
+	weight uint64
 	turn   uint64 // when it was chosen last
 	absent bool   // it may not be chosen
 }
 
+// lighter reports whether a is less loaded for its weight than b.
+func (a *reading) lighter(b *reading) bool {
+	hi, lo := bits.Mul64(a.load, b.weight)
+	otherHi, otherLo := bits.Mul64(b.load, a.weight)
+	return hi < otherHi || hi == otherHi && lo < otherLo
+}
+
 func newLeast(mode Mode, members []Member, old *least) *least {
+	if mode == Fastest || mode == FastestAppResp {
+		members = alike(members)
+	}
 	l := &least{
 		mode: mode, members: members, load: loadOf(mode), leafs: 1,
-		weights: make([]uint64, len(members)), seen: make([]reading, len(members)),
+		changing: newChanging(members), seen: make([]reading, len(members)),
 	}
 	for l.leafs < len(members) {
 		l.leafs *= 2
 	}
 	for i := range members {
-		l.weights[i] = 1
-		if mode == LeastConn || mode == LeastConnMember {
-			l.weights[i] = uint64(max(members[i].Weight, 1))
-		}
-		l.seen[i].load = l.load(&members[i])
+		l.seen[i] = l.now(i, 0)
 	}
 	if old != nil && old.mode == mode {
 		l.resume(old)
@@ -93,6 +100,9 @@ func (l *least) resume(old *least) {
 func (l *least) Pick(ask Ask) (int, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.changing != nil {
+		l.changing.late()
+	}
 	l.read(&ask, glance)
 	i := l.best(&ask)
 	if i < 0 && len(l.members) > glance {
@@ -100,28 +110,41 @@ func (l *least) Pick(ask Ask) (int, bool) {
 		i = l.best(&ask)
 	}
 	for _, out := range l.aside {
-		l.set(int(out), reading{load: l.seen[out].load, turn: l.seen[out].turn})
+		r := l.seen[out]
+		r.absent = false
+		l.set(int(out), r)
 	}
 	l.aside = l.aside[:0]
 	if i < 0 {
 		return -1, false
 	}
 	l.turn++
-	l.set(i, reading{load: l.seen[i].load, turn: l.turn})
+	r := l.seen[i]
+	r.turn = l.turn
+	l.set(i, r)
 	return i, true
+}
+
+// now returns what member i is now, chosen last in that turn.
+func (l *least) now(i int, turn uint64) reading {
+	r := reading{load: l.load(&l.members[i]), weight: uint64(max(l.members[i].Weight, 1)), turn: turn}
+	if l.changing != nil {
+		r.weight = l.changing.of(i)
+	}
+	return r
 }
 
 // read looks at that many members.
 func (l *least) read(ask *Ask, atMost int) {
 	for range min(atMost, len(l.members)) {
-		if l.look >= len(l.members) {
-			l.look = 0
+		if l.next >= len(l.members) {
+			l.next = 0
 		}
-		i := l.look
-		l.look++
-		l.set(i, reading{
-			load: l.load(&l.members[i]), turn: l.seen[i].turn, absent: ask.Usable != nil && !ask.Usable(i),
-		})
+		i := l.next
+		l.next++
+		r := l.now(i, l.seen[i].turn)
+		r.absent = ask.Usable != nil && !ask.Usable(i)
+		l.set(i, r)
 	}
 }
 
@@ -134,14 +157,17 @@ func (l *least) best(ask *Ask) int {
 		}
 		if ask.Tried.Has(i) {
 			l.aside = append(l.aside, int32(i))
-			l.set(i, reading{load: l.seen[i].load, turn: l.seen[i].turn, absent: true})
+			r := l.seen[i]
+			r.absent = true
+			l.set(i, r)
 			continue
 		}
-		now := reading{load: l.load(&l.members[i]), turn: l.seen[i].turn, absent: !ask.accepts(i)}
-		if !now.absent && now.load <= l.seen[i].load {
+		is := l.now(i, l.seen[i].turn)
+		is.absent = !ask.accepts(i)
+		if !is.absent && !l.seen[i].lighter(&is) {
 			return i
 		}
-		l.set(i, now)
+		l.set(i, is)
 	}
 }
 
@@ -171,13 +197,11 @@ func (l *least) before(i, j int) bool {
 	if a.absent != b.absent {
 		return b.absent
 	}
-	hi, lo := bits.Mul64(a.load, l.weights[j])
-	otherHi, otherLo := bits.Mul64(b.load, l.weights[i])
 	switch {
-	case hi != otherHi:
-		return hi < otherHi
-	case lo != otherLo:
-		return lo < otherLo
+	case a.lighter(b):
+		return true
+	case b.lighter(a):
+		return false
 	case a.turn != b.turn:
 		return a.turn < b.turn
 	}

@@ -25,16 +25,20 @@ const (
 //
 // A pick costs O(log n). While more than [glance] members are parked it looks at that many of them, so one that
 // recovers may be noticed some picks later (of 1,000 members after 31 at most); if nobody else is usable, at all.
+//
+// Where weights change, a pick that finds it time to weighs all anew, which costs O(n). A member whose weight changed keeps the part
+// of its turn that was left.
 type weighted struct {
 	members []Member // immutable
-	weights []uint64 // immutable, at least 1
 
-	mu     sync.Mutex
-	now    moment   // the last turn that was given
-	due    []uint64 // by member: its next turn is at due/weight
-	heap   []int32  // members that take part, the one that is due first on top
-	parked []int32  // members that were not usable when they were last looked at, in any order
-	look   int      // where in parked to look next
+	mu       sync.Mutex
+	weights  []uint64  // at least 1
+	changing *changing // nil: the weights stay
+	now      moment    // the last turn that was given
+	due      []uint64  // by member: its next turn is at due/weight
+	heap     []int32   // members that take part, the one that is due first on top
+	parked   []int32   // members that were not usable when they were last looked at, in any order
+	look     int       // where in parked to look next
 }
 
 // moment is a member's turn at the point at/weight of virtual time, where a cycle is turn long. It is kept as a
@@ -67,8 +71,12 @@ func newWeighted(members []Member, old *weighted) *weighted {
 		heap:    make([]int32, 0, len(members)),
 		parked:  make([]int32, 0, len(members)),
 	}
+	w.changing = newChanging(members)
 	for i, m := range members {
 		w.weights[i] = uint64(max(m.Weight, 1))
+		if w.changing != nil {
+			w.weights[i] = w.changing.of(i)
+		}
 	}
 	w.spread()
 	if old != nil {
@@ -122,6 +130,9 @@ func (w *weighted) resume(old *weighted) {
 func (w *weighted) Pick(ask Ask) (int, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.changing != nil && w.changing.late() {
+		w.weigh()
+	}
 	w.unpark(&ask, glance)
 	if i, ok := w.first(&ask); ok {
 		return i, true
@@ -181,8 +192,40 @@ func (w *weighted) unpark(ask *Ask, atMost int) {
 		w.parked[w.look] = w.parked[last]
 		w.parked = w.parked[:last]
 		w.due[i] = w.comingTurn(int(i))
+		if w.changing != nil {
+			w.reweigh(int(i))
+		}
 		w.push(i)
 	}
+}
+
+// weigh takes over what all members weigh by now.
+func (w *weighted) weigh() {
+	changed := false
+	for i := range w.weights {
+		changed = w.reweigh(i) || changed
+	}
+	if !changed {
+		return
+	}
+	for k := len(w.heap)/2 - 1; k >= 0; k-- {
+		w.down(k)
+	}
+}
+
+// reweigh takes over what member i weighs by now, and reports whether that is new. The heap's order is the caller's to restore.
+func (w *weighted) reweigh(i int) bool {
+	weight := w.changing.of(i)
+	if weight == w.weights[i] {
+		return false
+	}
+	left := uint64(0)
+	if present := w.present(i); w.due[i] > present {
+		left = min(w.due[i]-present, turn)
+	}
+	w.weights[i] = weight
+	w.due[i] = w.present(i) + left
+	return true
 }
 
 // comingTurn returns when member i has its first turn after now, on its own scale: turns that lapsed are left out.

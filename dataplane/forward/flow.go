@@ -282,12 +282,7 @@ func (f *flow) use(c *conn) {
 // member already, that is used.
 func (f *flow) reach() error {
 	for {
-		m := f.decision.Member
-		if f.connected(m) {
-			f.reused = true
-			break
-		}
-		err := f.dial(m, f.decision.Pool().ConnectTimeout)
+		err := f.obtain(f.decision.Member)
 		if err == nil {
 			break
 		}
@@ -299,8 +294,33 @@ func (f *flow) reach() error {
 		}
 	}
 	f.target = f.decision.Member
-	f.member.Store(f.target)
 	f.decision.Accepted()
+	return nil
+}
+
+// obtain gets the flow a connection to a member.
+func (f *flow) obtain(m *pool.Member) error {
+	if f.connected(m) {
+		f.reused = true
+	} else if err := f.dial(m, f.decision.Pool().ConnectTimeout); err != nil {
+		return err
+	}
+	return f.join(m)
+}
+
+// errOver means that the member went down while the connection to it was made.
+var errOver = errors.New("the member is down by now")
+
+// join notes that the flow is connected to a member, so that [Table.Reset] finds it from now on. A member that was over before is
+// left again.
+func (f *flow) join(m *pool.Member) error {
+	f.member.Store(m)
+	if m.Over() {
+		f.member.Store(nil)
+		f.server.reset()
+		f.server.close()
+		return errOver
+	}
 	return nil
 }
 

@@ -4,7 +4,8 @@ import "bigpipe/dataplane/pool"
 
 // Reset ends the connections to the members that of is true for, at both sides and within a tick: a member that is down answers
 // nobody, and who waits for it learns so at once. Flows of UDP end too, so that the next datagram finds another member, and spare
-// connections. It returns how many connections and flows it ends; one that is being made meanwhile is missed.
+// connections. It returns how many connections and flows it ends. One that is being made meanwhile is not among them: when it is made,
+// who made it finds the member [pool.Member.Over], and it is taken as refused.
 func (t *Table) Reset(of func(*pool.Member) bool) int {
 	n := 0
 	for i := range t.shards {

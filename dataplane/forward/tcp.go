@@ -261,7 +261,9 @@ func (r *relay) connect(told uint32) (done bool, err error) {
 			done = told>>memberShift&happenedOut != 0
 		}
 		if done && err == nil {
-			err = f.introduce()
+			if err = f.join(f.decision.Member); err == nil {
+				err = f.introduce()
+			}
 		}
 		if err == nil {
 			break
@@ -273,7 +275,6 @@ func (r *relay) connect(told uint32) (done bool, err error) {
 	}
 	if done {
 		f.target = f.decision.Member
-		f.member.Store(f.target)
 		f.decision.Accepted()
 		r.connected()
 		if r.withholds && r.up.readable == readNothing {

@@ -58,6 +58,7 @@ type check struct {
 	probe Probe
 	nodes []*node // that it says something of
 
+	weight   uint32        // what a program said; zero: nothing
 	took     time.Duration // average of how long answers take; zero: not known
 	state    pool.State    // Checking, Up or Down
 	reason   string        // why it is not up

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,7 +82,11 @@ type active struct {
 	send   []byte
 	recv   *regexp.Regexp
 	run    func(ctx context.Context) error
+	said   atomic.Uint32 // see Weigher
 }
+
+// Weight implements [Weigher].
+func (a *active) Weight() uint32 { return a.said.Load() }
 
 // Start implements Probe.
 func (a *active) Start(deadline time.Time, done func(error)) {

@@ -144,6 +144,7 @@ func (s *Set) result(st start, err error) {
 		}
 		if err == nil {
 			c.answered(now.Sub(st.began))
+			c.weighed()
 			retried = c.marked()
 		}
 		s.queue.put(c)
@@ -167,6 +168,34 @@ func (c *check) answered(took time.Duration) {
 	c.took = pool.Average(c.took, took)
 	for _, n := range c.nodes {
 		n.measure()
+	}
+}
+
+// weighed notes what a success said of the weight.
+func (c *check) weighed() {
+	w, ok := c.probe.(Weigher)
+	if !ok || w.Weight() == c.weight {
+		return
+	}
+	c.weight = w.Weight()
+	for _, n := range c.nodes {
+		n.weigh()
+	}
+}
+
+// weigh tells the node what its monitors say that it weighs: the first that says something.
+func (n *node) weigh() {
+	weight := uint32(0)
+	for _, c := range n.checks {
+		if c != nil && weight == 0 {
+			weight = c.weight
+		}
+	}
+	switch {
+	case n.health != nil:
+		n.health.SetWeight(weight)
+	case n.address != nil:
+		n.address.SetWeight(weight)
 	}
 }
 

@@ -31,6 +31,12 @@ type Probe interface {
 	Start(deadline time.Time, done func(error))
 }
 
+// Weigher is a probe that may learn what the node weighs in mode dynamic_ratio.
+type Weigher interface {
+	// Weight is what the last success said; zero is nothing. It is asked after each.
+	Weight() uint32
+}
+
 // Options are what a set is made with.
 type Options struct {
 	// Health is told what is found.
@@ -74,10 +80,11 @@ type Node struct {
 // node is a node as it runs. It is guarded by the set's lock.
 type node struct {
 	Node
-	checks []*check // of each instance; nil where none runs
-	state  pool.State
-	last   Transition   // to that state
-	health *pool.Health // of a service; held so that it is not forgotten
+	checks  []*check // of each instance; nil where none runs
+	state   pool.State
+	last    Transition   // to that state
+	health  *pool.Health // of a service; held so that it is not forgotten
+	address *pool.Node   // the same of an address
 }
 
 // Set checks nodes. Its methods may be called from any goroutine.
@@ -188,6 +195,7 @@ func (s *Set) apply(wanted *Node, now time.Time, changed *[]Transition) {
 	}
 	s.settle(n, now, changed)
 	n.measure()
+	n.weigh()
 	if len(n.Instances) == 0 {
 		delete(s.nodes, n.Addr)
 	}
@@ -211,7 +219,7 @@ func (s *Set) join(n *node, in *Instance, now time.Time) *check {
 			c.rhythm = c.next.Add(beat + time.Duration(s.spread*float64(in.Spec.Interval)))
 			s.checks[k] = c
 		} else {
-			c.next, c.took = now, 0
+			c.next, c.took, c.weight = now, 0, 0
 		}
 		c.spec, c.probe, c.success = in.Spec, probe, now
 	}
@@ -249,7 +257,7 @@ func (s *Set) settle(n *node, now time.Time, changed *[]Transition) {
 		return
 	}
 	if n.Addr.Port() == 0 {
-		s.health.SetAddress(n.Addr.Addr(), state)
+		n.address = s.health.SetAddress(n.Addr.Addr(), state)
 	} else {
 		n.health = s.health.SetService(n.Addr, state)
 	}

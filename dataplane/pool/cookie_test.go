@@ -219,7 +219,6 @@ func TestCookieForms(t *testing.T) {
 			{func(p *pb.Pool) { p.CookieEncryption = pb.CookieEncryption_COOKIE_ENCRYPTION_REQUIRED.Enum() }, "persist_mode cookie with cookie_encryption required"},
 			{func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_JROUTE.Enum() }, "persist_mode jroute"},
 			{func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_JROUTE.Enum() }, "persist_mode jroute"},
-			{func(p *pb.Pool) { p.LbMode = pb.LbMode_LB_MODE_DYNAMIC_RATIO.Enum() }, "lb_mode dynamic_ratio (nothing tells its weights: balanced by the ratios of node addresses)"},
 		}
 		for _, tt := range tests {
 			c := inserting("web", s1, s2)

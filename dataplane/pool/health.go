@@ -1,13 +1,11 @@
 package pool
 
 import (
+	"cmp"
 	"net/netip"
-	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 )
 
 // What failed traffic does to a member of a pool with passive_health: so many connects that fail one after the other mark it
@@ -17,37 +15,64 @@ const (
 	passiveDown     = 10 * time.Second
 )
 
-// Health is what is known of a member beyond what the operator said: what monitors found, and what traffic met. It belongs to an
-// address, whatever pools have it, and outlives snapshots. Methods may be called from any goroutine.
+// Health is what is known of a member beyond what the operator said: what monitors found, what traffic met, and how many connections
+// it has. It belongs to an address and port, whatever pools have it, and outlives snapshots. Methods may be called from any goroutine.
 type Health struct {
-	// word is the state that monitors found; passiveBit is set while traffic has marked the member down.
-	word atomic.Uint32
+	service     finding
+	node        *Node // never nil
+	connections Gauge // of all pools
+	marks       atomic.Uint32
 
 	probed   atomic.Int64                           // see Probed
+	retried  atomic.Int64                           // when the mark of traffic last ended, nanoseconds since 1970
 	failures atomic.Uint32                          // of traffic, one after the other
 	told     func(member netip.AddrPort, down bool) // of marks; nil: nobody
 	member   netip.AddrPort
 
-	mu               sync.Mutex
-	service, address State       // what monitors say of each
-	marked           *time.Timer // ends the mark of traffic
+	mu     sync.Mutex
+	marked *time.Timer // ends the mark of traffic
 }
 
-const passiveBit = 1 << 8
+// passiveBit is set in marks while traffic has marked the member down.
+const passiveBit = 1
+
+// Node is what the members of all pools at one node address have together.
+type Node struct {
+	found       finding
+	connections Gauge
+	timing      timing
+}
+
+// finding is what monitors found of a node address or of a service. The zero value is Unchecked.
+type finding struct {
+	state  atomic.Uint32
+	weight atomic.Uint32 // see Health.Weight
+	// risen is when it last came up after it was down, checked when the first check succeeded, in nanoseconds since 1970.
+	risen, checked atomic.Int64
+
+	mu     sync.Mutex
+	fallen bool // it was down and has not come up since; guarded by mu
+}
+
+func (f *finding) get() State { return State(f.state.Load()) }
+
+func (f *finding) set(s State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch before := f.get(); {
+	case s == Down:
+		f.fallen = true
+	case s.UsableForNew() && f.fallen:
+		f.fallen = false
+		f.risen.Store(time.Now().UnixNano())
+	case s == Up && before == Checking:
+		f.checked.Store(time.Now().UnixNano())
+	}
+	f.state.Store(uint32(s))
+}
 
 // State is what monitors found: Unchecked, Checking, Up, Down, or AddressDown.
-func (h *Health) State() State { return State(h.word.Load()) }
-
-func (h *Health) set(target *State, s State) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	*target = s
-	word := uint32(combined(h.service, h.address))
-	if h.marked != nil {
-		word |= passiveBit
-	}
-	h.word.Store(word)
-}
+func (h *Health) State() State { return combined(h.service.get(), h.node.found.get()) }
 
 // combined is what a member is whose service and address are monitored.
 func combined(service, address State) State {
@@ -66,8 +91,20 @@ func (h *Health) Probed() time.Duration { return time.Duration(h.probed.Load()) 
 // SetProbed says what monitors measured; zero is nothing.
 func (h *Health) SetProbed(took time.Duration) { h.probed.Store(int64(took)) }
 
+// Weight is what a program said that monitors the member or, where none did, its node address (lb_mode dynamic_ratio); zero is
+// not known.
+func (h *Health) Weight() uint32 {
+	return cmp.Or(h.service.weight.Load(), h.node.found.weight.Load())
+}
+
+// SetWeight says what a program that monitors the member said; zero is nothing.
+func (h *Health) SetWeight(w uint32) { h.service.weight.Store(w) }
+
+// SetWeight says what a program that monitors the node address said; zero is nothing.
+func (n *Node) SetWeight(w uint32) { n.found.weight.Store(w) }
+
 // Marked reports whether traffic has marked the member down.
-func (h *Health) Marked() bool { return h.word.Load()&passiveBit != 0 }
+func (h *Health) Marked() bool { return h.marks.Load()&passiveBit != 0 }
 
 // refused notes that a connect of traffic failed.
 func (h *Health) refused() {
@@ -78,7 +115,7 @@ func (h *Health) refused() {
 	fresh := h.marked == nil
 	if fresh {
 		h.marked = time.AfterFunc(passiveDown, h.Retry)
-		h.word.Or(passiveBit)
+		h.marks.Or(passiveBit)
 	}
 	h.mu.Unlock()
 	if fresh && h.told != nil {
@@ -101,7 +138,8 @@ func (h *Health) Retry() {
 		h.marked.Stop()
 		h.marked = nil
 		h.failures.Store(passiveFailures - 1)
-		h.word.And(^uint32(passiveBit))
+		h.marks.And(^uint32(passiveBit))
+		h.retried.Store(time.Now().UnixNano())
 	}
 	h.mu.Unlock()
 	if marked && h.told != nil {
@@ -109,135 +147,46 @@ func (h *Health) Retry() {
 	}
 }
 
-// Healths holds the health of members by address. The zero value is ready. Methods may be called from any goroutine.
+// Healths holds the health of members and what is known of node addresses, for as long as anybody holds that. The zero value is
+// ready. Methods may be called from any goroutine.
 type Healths struct {
 	// Marked is called when traffic marks a member down, and when the mark ends; nil is allowed.
 	Marked func(member netip.AddrPort, down bool)
 
-	mu    sync.Mutex
-	known map[netip.Addr]*machine
-	gone  func(netip.AddrPort) // forget, made once
-}
-
-// machine is a node address with the members on it. A member that no pool has any more leaves.
-type machine struct {
-	state   State
-	members []memberHealth // few, so a map would take more memory than it saves time
-}
-
-type memberHealth struct {
-	port   uint16
-	health weak.Pointer[Health]
-}
-
-// find returns where the member with a port is, -1 if it is not there, and its health, nil if nobody holds it any more.
-func (m *machine) find(port uint16) (place int, health *Health) {
-	for i := range m.members {
-		if m.members[i].port == port {
-			return i, m.members[i].health.Value()
-		}
-	}
-	return -1, nil
+	members Registry[netip.AddrPort, Health]
+	nodes   Registry[netip.Addr, Node]
 }
 
 // Of returns the health of a member, the same for as long as anybody holds it.
 func (h *Healths) Of(member netip.AddrPort) *Health {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.of(member)
-}
-
-func (h *Healths) of(member netip.AddrPort) *Health {
-	m := h.machine(member.Addr())
-	place, known := m.find(member.Port())
-	if known != nil {
-		return known
-	}
-	health := &Health{told: h.Marked, member: member}
-	health.set(&health.address, m.state)
-	if place < 0 {
-		m.members = append(m.members, memberHealth{port: member.Port(), health: weak.Make(health)})
-	} else { // it is gone, and not yet forgotten
-		m.members[place].health = weak.Make(health)
-	}
-	if h.gone == nil {
-		h.gone = h.forget
-	}
-	runtime.AddCleanup(health, h.gone, member)
-	return health
-}
-
-func (h *Healths) machine(addr netip.Addr) *machine {
-	m := h.known[addr]
-	if m == nil {
-		if h.known == nil {
-			h.known = map[netip.Addr]*machine{}
-		}
-		m = &machine{}
-		h.known[addr] = m
-	}
-	return m
-}
-
-// forget removes a member that nobody holds.
-func (h *Healths) forget(member netip.AddrPort) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := h.known[member.Addr()]
-	if m == nil {
-		return
-	}
-	if place, health := m.find(member.Port()); place >= 0 && health == nil {
-		m.members = slices.Delete(m.members, place, place+1)
-		h.tidy(member.Addr(), m)
-	}
-}
-
-func (h *Healths) tidy(addr netip.Addr, m *machine) {
-	if len(m.members) == 0 && m.state == Unchecked {
-		delete(h.known, addr)
-	}
+	return h.members.Of(member, func(health *Health) {
+		health.told, health.member, health.node = h.Marked, member, h.nodes.Of(member.Addr(), nil)
+	})
 }
 
 // SetService says what monitors found of a member, and returns its health, which the caller holds for as long as it is to be
 // remembered.
 func (h *Healths) SetService(member netip.AddrPort, s State) *Health {
 	health := h.Of(member)
-	health.set(&health.service, s)
+	health.service.set(s)
 	return health
 }
 
-// SetAddress says what monitors found of a node address: of all members on it.
-func (h *Healths) SetAddress(addr netip.Addr, s State) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := h.machine(addr)
-	m.state = s
-	for _, member := range m.members {
-		if health := member.health.Value(); health != nil {
-			health.set(&health.address, s)
-		}
-	}
-	h.tidy(addr, m)
+// SetAddress says what monitors found of a node address: of all members on it. The caller holds what it returns for as long as it
+// is to be remembered.
+func (h *Healths) SetAddress(addr netip.Addr, s State) *Node {
+	node := h.nodes.Of(addr, nil)
+	node.found.set(s)
+	return node
 }
 
 // Address returns what monitors found of a node address.
 func (h *Healths) Address(addr netip.Addr) State {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if m := h.known[addr]; m != nil {
-		return m.state
+	if node := h.nodes.get(addr); node != nil {
+		return node.found.get()
 	}
 	return Unchecked
 }
 
 // Len returns how many members are known, for tests of what is forgotten.
-func (h *Healths) Len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for _, m := range h.known {
-		n += len(m.members)
-	}
-	return n
-}
+func (h *Healths) Len() int { return h.members.Len() }

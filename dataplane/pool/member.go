@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"bigpipe/dataplane/balance"
 	"net/netip"
 	"time"
 
@@ -84,9 +85,9 @@ type Member struct {
 	Addr netip.AddrPort
 	// Dial is where to connect to; invalid when the address may not be dialled.
 	Dial netip.AddrPort
-	// Limit is the most connections at a time, NodeLimit that of its node address together with other members there; zero
-	// means no limit.
-	Limit, NodeLimit uint32
+	// Limit is the most connections at a time in this pool, ServiceLimit in all pools that have the member, NodeLimit at its node
+	// address together with other members there; zero means no limit.
+	Limit, ServiceLimit, NodeLimit uint32
 	// Ratio is the weight of the member under the pool's mode, Priority its group.
 	Ratio, Priority uint32
 	// ResetOnDown says that open connections are reset when monitors find the member down (on_down reset).
@@ -97,20 +98,27 @@ type Member struct {
 	state    State // by the operator, or Down when it cannot be dialled
 	counters *Counters
 	health   *Health
-	passive  bool // failed traffic marks it down
-	node     *Node
-	cookie   []byte // the value that names the member
-	epoch    uint64 // of the member; encrypted cookies hold it
+	passive  bool          // failed traffic marks it down
+	live     *balance.Live // what changes of its weight; nil: nothing
+	course   *course       // nil where time changes nothing
+	slow     time.Duration // slow_start of the pool; 0: none
+	drain    time.Duration // drain_timeout; 0: none
+	cookie   []byte        // the value that names the member
+	epoch    uint64        // of the member; encrypted cookies hold it
 }
 
-// State returns the member's state now. What the operator said stands above what monitors found.
+// State returns the member's state now. What the operator said stands above what monitors found. One that is disabled for longer
+// than its drain_timeout is down.
 func (m *Member) State() State {
-	word := m.health.word.Load()
-	found := State(word)
-	if m.passive && word&passiveBit != 0 {
+	found := m.health.State()
+	if m.passive && m.health.Marked() {
 		found = Down
 	}
-	return Over(m.state, found)
+	state := Over(m.state, found)
+	if state.disabled() && m.Drained() {
+		return ForcedDown
+	}
+	return state
 }
 
 // Health returns what is known of the member; it is shared with all members of that address.
@@ -121,7 +129,8 @@ func (m *Member) Counters() *Counters { return m.counters }
 
 // full reports whether a limit is reached now.
 func (m *Member) full() bool {
-	return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) || m.node.connections.full(m.NodeLimit)
+	return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) || m.health.connections.full(m.ServiceLimit) ||
+		m.health.node.connections.full(m.NodeLimit)
 }
 
 // usable reports whether new traffic may be balanced to the member now.
@@ -129,11 +138,17 @@ func (m *Member) usable() bool { return m.State().UsableForNew() && !m.full() }
 
 // open counts a connection at the member, unless it has as many as limits say.
 func (m *Member) open(l limits) bool {
-	if !m.node.connections.Open(l.node) {
+	h := m.health
+	if !h.node.connections.Open(l.node) {
+		return false
+	}
+	if !h.connections.Open(l.service) {
+		h.node.connections.Close()
 		return false
 	}
 	if !m.counters.Open(l.member) {
-		m.node.connections.Close()
+		h.connections.Close()
+		h.node.connections.Close()
 		return false
 	}
 	return true
@@ -141,13 +156,14 @@ func (m *Member) open(l limits) bool {
 
 func (m *Member) close() {
 	m.counters.Close()
-	m.node.connections.Close()
+	m.health.connections.Close()
+	m.health.node.connections.Close()
 }
 
 // limits are those that count for one choice; zero means no limit.
-type limits struct{ member, node uint32 }
+type limits struct{ member, service, node uint32 }
 
-func (m *Member) limits() limits { return limits{m.Limit, m.NodeLimit} }
+func (m *Member) limits() limits { return limits{m.Limit, m.ServiceLimit, m.NodeLimit} }
 
 // OperatorState is what the operator said of a member: of itself, its address, its service, the whole unit. Given a node's
 // address alone, it is that of the node.

@@ -55,7 +55,7 @@ var _ balance.Meter = meter{}
 
 func (t meter) Open() uint64 {
 	if t.byNode {
-		return t.m.node.connections.Current()
+		return t.m.health.node.connections.Current()
 	}
 	return t.m.counters.Current()
 }
@@ -67,7 +67,7 @@ func (t meter) Took() time.Duration {
 	}
 	timing := &t.m.counters.timing
 	if t.byNode {
-		timing = &t.m.node.timing
+		timing = &t.m.health.node.timing
 	}
 	if took := timing.within(t.idle); took > 0 {
 		return took
@@ -96,5 +96,5 @@ func (d *Decision) Took(start time.Time) {
 	}
 	now := time.Now()
 	d.Member.counters.timing.add(now.Sub(start), now)
-	d.Member.node.timing.add(now.Sub(start), now)
+	d.Member.health.node.timing.add(now.Sub(start), now)
 }

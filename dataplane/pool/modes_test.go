@@ -101,16 +101,6 @@ func TestModes(t *testing.T) {
 			t.Errorf("%d of 500, want 100", n)
 		}
 	})
-	t.Run("dynamic_ratio_shares_by_node_ratios_and_says_so", func(t *testing.T) {
-		b := newBench(t)
-		b.nodes[n2] = &pb.Node{Ratio: new(uint32(2))}
-		b.configure()
-		p, reasons := Compile(inMode("p", pb.LbMode_LB_MODE_DYNAMIC_RATIO, n1+":80", n2+":80"), &b.env, nil)
-		b.pools["p"] = p
-		if len(reasons) != 1 || strings.Count(b.visits("p", 9), "2") != 6 {
-			t.Errorf("reasons %v", reasons)
-		}
-	})
 }
 
 // TestTimed: the modes that look at times, with those that traffic meets and with those of monitors.
@@ -350,7 +340,7 @@ func TestNodeLimit(t *testing.T) {
 	}
 	for _, p := range b.pools {
 		for _, m := range p.members {
-			if n := m.node.connections.Current() + m.counters.Current(); n != 0 {
+			if n := m.health.node.connections.Current() + m.counters.Current(); n != 0 {
 				t.Errorf("%s: %d connections are open for ever", m.Addr, n)
 			}
 		}

@@ -30,10 +30,8 @@ type Env struct {
 	Table *persist.Table
 	// Dial maps a member's address to the one that is dialled; the error says why it must not be dialled. Nil: as it is.
 	Dial func(netip.AddrPort) (netip.AddrPort, error)
-	// Health knows the members by their addresses. Nil: nobody monitors them.
+	// Health knows the members by their addresses, and what those of all pools share. Nil: nobody monitors them, nothing is shared.
 	Health *Healths
-	// Nodes holds what members of one node address share, whatever pool they are in. Nil: nothing.
-	Nodes *Nodes
 	// Keys encrypt cookies; nil: there are none.
 	Keys *cookie.Ring
 	// Now is the wall clock; nil is the system's.
@@ -51,16 +49,9 @@ func (e *Env) dial(addr netip.AddrPort) (netip.AddrPort, error) {
 
 func (e *Env) health(addr netip.AddrPort) *Health {
 	if e.Health == nil {
-		return &Health{}
+		return &Health{node: &Node{}}
 	}
 	return e.Health.Of(addr)
-}
-
-func (e *Env) node(addr netip.Addr) *Node {
-	if e.Nodes == nil {
-		return &Node{}
-	}
-	return e.Nodes.Of(addr)
 }
 
 func (e *Env) now() time.Time {
@@ -183,9 +174,6 @@ func seconds(configured *uint32, otherwise time.Duration) time.Duration {
 func lbMode(c *pb.Pool, env *Env) (balance.Mode, []string) {
 	word := pb.EnumWord(config.LbModeOf(env.View, c))
 	mode, err := balance.ParseMode(word)
-	if mode == balance.DynamicRatio {
-		return mode, []string{"lb_mode dynamic_ratio (nothing tells its weights: balanced by the ratios of node addresses)"}
-	}
 	if err != nil {
 		return balance.RoundRobin, []string{fmt.Sprintf("lb_mode %s (balanced by round_robin)", word)}
 	}
@@ -210,9 +198,9 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 			continue
 		}
 		m := &Member{Addr: addr, Ratio: ratioOf(c, env, p.mode), Priority: c.GetPriority(), index: len(p.members)}
-		m.Limit = lowest(c.GetLimit(), env.View.Get("node/"+addr.String()).GetNode().GetLimit())
+		m.Limit = c.GetLimit()
+		m.ServiceLimit = env.View.Get("node/" + addr.String()).GetNode().GetLimit()
 		m.NodeLimit = env.View.Get("node/" + addr.Addr().String()).GetNode().GetLimit()
-		m.node = env.node(addr.Addr())
 		m.state = OperatorState(env.View, c.GetAddress())
 		if m.Dial, err = env.dial(addr); err != nil {
 			m.state = Down
@@ -221,11 +209,14 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 		m.health, m.passive = env.health(addr), pool.GetPassiveHealth()
 		m.ResetOnDown = pool.GetOnDown() == pb.OnDown_ON_DOWN_RESET
 		m.cookie, m.epoch = cookie.AppendValue(nil, addr), c.GetEpoch()
-		if old := previous.Member(addr); old != nil {
+		old := previous.Member(addr)
+		if old != nil {
 			m.counters = old.counters
 		} else {
 			m.counters = NewCounters()
 		}
+		m.accompany(c, seconds(pool.SlowStart, 0), old, previous != nil, time.Now())
+		m.live = p.live(m, env)
 		p.members = append(p.members, m)
 		if p.byAddr != nil {
 			p.byAddr[addr] = m
@@ -242,14 +233,6 @@ func ratioOf(c *pb.Member, env *Env, mode balance.Mode) uint32 {
 	return config.MemberRatio(c)
 }
 
-// lowest is the stricter of two limits, where zero is none.
-func lowest(a, b uint32) uint32 {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
-}
-
 func (p *Pool) weights() []balance.Member {
 	list := make([]balance.Member, len(p.members))
 	for i, m := range p.members {
@@ -257,6 +240,7 @@ func (p *Pool) weights() []balance.Member {
 		if p.mode.Measures() {
 			list[i].Meter = p.meter(m)
 		}
+		list[i].Live = m.live
 	}
 	return list
 }

@@ -24,11 +24,12 @@ type bench struct {
 	ports  map[uint16]bool
 	pools  map[string]*Pool
 	global *pb.Global
+	also   []*pb.Pool // that the configuration has
 }
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, nodes: map[string]*pb.Node{}, ports: map[uint16]bool{}, pools: map[string]*Pool{}, global: &pb.Global{}}
-	b.env.Nodes, b.env.Log = &Nodes{}, slog.New(slog.DiscardHandler)
+	b.env.Health, b.env.Log = &Healths{}, slog.New(slog.DiscardHandler)
 	b.env.Table = persist.New(persist.Options{Clock: b.now.Load, Limit: 1000})
 	b.configure()
 	return b
@@ -65,6 +66,9 @@ func (b *bench) configure() {
 	}
 	for port, disabled := range b.ports {
 		objects = append(objects, &pb.Object{Kind: &pb.Object_Service{Service: &pb.Service{Port: uint32(port), Tcp: new(!disabled)}}})
+	}
+	for _, p := range b.also {
+		objects = append(objects, &pb.Object{Kind: &pb.Object_Pool{Pool: p}})
 	}
 	b.env.View = config.NewTree(objects...)
 }

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"net/netip"
 	"runtime"
 	"sync"
 	"weak"
@@ -37,8 +36,9 @@ type Registry[K comparable, V any] struct {
 	gone func(K) // forget, made once
 }
 
-// Of returns the value of a key: that which somebody holds, else a new one.
-func (r *Registry[K, V]) Of(key K) *V {
+// Of returns the value of a key: that which somebody holds, else a new one, which made may change before anybody else has it. Nil
+// changes nothing.
+func (r *Registry[K, V]) Of(key K, made func(*V)) *V {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if v := r.held[key].Value(); v != nil {
@@ -48,9 +48,19 @@ func (r *Registry[K, V]) Of(key K) *V {
 		r.held, r.gone = map[K]weak.Pointer[V]{}, r.forget
 	}
 	v := new(V)
+	if made != nil {
+		made(v)
+	}
 	r.held[key] = weak.Make(v)
 	runtime.AddCleanup(v, r.gone, key)
 	return v
+}
+
+// get returns the value of a key, nil when nobody holds one.
+func (r *Registry[K, V]) get(key K) *V {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[key].Value()
 }
 
 func (r *Registry[K, V]) forget(key K) {
@@ -61,11 +71,9 @@ func (r *Registry[K, V]) forget(key K) {
 	}
 }
 
-// Node is what the members of all pools at one node address have together.
-type Node struct {
-	connections Gauge
-	timing      timing
+// Len is how many keys there are, those of values included that nobody has held for a short time.
+func (r *Registry[K, V]) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held)
 }
-
-// Nodes are the node addresses of all pools.
-type Nodes = Registry[netip.Addr, Node]

@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"strings"
+
 	"bigpipe/grammar"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
@@ -57,6 +59,11 @@ func (e *evaluator) known(key string) bool {
 		return e.exists(key)
 	case "service", "global":
 		return true
+	case "monitor_use":
+		if !strings.HasPrefix(name, "*:") && e.exists(key) { // what checks it may be said of its port, or of all nodes
+			names, _ := config.MonitorsOf(e.view, name)
+			return len(names) > 0
+		}
 	case "monitor":
 		if config.IsMonitorTemplate(name) {
 			return true
