@@ -126,15 +126,15 @@ func TestNotInEffect(t *testing.T) {
 	}
 	defer taken.Close()
 	s := newSite(t, "", mapped+",10.0.0.9:80="+taken.Addr().String())
-	dynamic := plainPool("j", a.addr())
-	dynamic.GetPool().LbMode = pb.LbMode_LB_MODE_DYNAMIC_RATIO.Enum()
-	missing := s.apply(dynamic, plainPool("p", a.addr()),
+	routed := plainPool("j", a.addr())
+	routed.GetPool().PersistMode = pb.PersistMode_PERSIST_MODE_JROUTE.Enum()
+	missing := s.apply(routed, plainPool("p", a.addr()),
 		virtualServer("external", "p"), virtualServer("10.0.0.9:80", "p"),
 		virtualServer("192.0.2.77:80", "p"), virtualServer(web, "j"),
 		object(&pb.VirtualServer{Address: shop}),
 		object(&pb.VirtualServer{Address: other, Pools: []*pb.WeightedPool{{Pool: "p"}}, Enabled: new(false)}))
 	want(t, reasons(missing), strings.Join([]string{
-		"pool/j: lb_mode dynamic_ratio (nothing tells its weights: balanced by the ratios of node addresses)",
+		"pool/j: persist_mode jroute",
 		"virtual/10.0.0.1:443: it uses no pool",
 		"virtual/10.0.0.9:80: address in use",
 		"virtual/192.0.2.77:80: address not available",
