@@ -130,7 +130,7 @@ func TestNotInEffect(t *testing.T) {
 	routed.GetPool().PersistMode = pb.PersistMode_PERSIST_MODE_JROUTE.Enum()
 	missing := s.apply(routed, plainPool("p", a.addr()),
 		virtualServer("external", "p"), virtualServer("10.0.0.9:80", "p"),
-		virtualServer("192.0.2.77:80", "p"), virtualServer(web, "j"),
+		virtualServer("192.0.2.77:80", "p"), virtualServer(web, "p"),
 		object(&pb.VirtualServer{Address: shop}),
 		object(&pb.VirtualServer{Address: other, Pools: []*pb.WeightedPool{{Pool: "p"}}, Enabled: new(false)}))
 	want(t, reasons(missing), strings.Join([]string{

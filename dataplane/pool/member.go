@@ -1,9 +1,10 @@
 package pool
 
 import (
-	"bigpipe/dataplane/balance"
 	"net/netip"
 	"time"
+
+	"bigpipe/dataplane/balance"
 
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
