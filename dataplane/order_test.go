@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 	"testing"
@@ -150,7 +149,7 @@ func BenchmarkRecordOrder(b *testing.B) {
 		table.Release(&bound.Handle)
 	}
 	order := (&runtime{}).recordOrder()
-	var walk iter.Seq[persist.Record] = table.List(persist.Filter{})
+	walk := table.List(persist.Filter{})
 	for b.Loop() {
 		found := 0
 		for range order.listed(walk, n/pages) {

@@ -80,7 +80,7 @@ func (d *Decision) passedOver() {
 	}
 	var list []string
 	for _, m := range d.pool.members {
-		why := ""
+		var why string
 		switch state := m.State(); {
 		case d.tried.Has(m.index):
 			why = "was tried"

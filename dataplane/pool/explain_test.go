@@ -140,7 +140,7 @@ func TestExplainIsTrue(t *testing.T) {
 					found, _ := d.Outcome()
 					got = append(got, where+" "+found.String())
 					if b == asked {
-						told := ""
+						var told string
 						if x.Member != nil {
 							told = x.Member.Addr.String()
 						} else {

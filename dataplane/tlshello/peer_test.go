@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -77,7 +78,7 @@ func talk(t *testing.T, client, server *tls.Config) (sent, answered []byte, resu
 		t.Fatal(err)
 	}
 	c.Close()
-	if err := <-done; err != io.EOF {
+	if err := <-done; !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	return up.bytes.Bytes(), down.bytes.Bytes(), c.ConnectionState().DidResume
