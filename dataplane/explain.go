@@ -95,9 +95,7 @@ func (r *runtime) explainInput(req *pb.ExplainRequest) (*pool.Input, error) {
 			return nil, fmt.Errorf("destination %q is not an address", req.GetDestination())
 		}
 	}
-	if req.Cookie != nil {
-		in.Request, err = cookieRequest(req.GetCookie())
-	}
+	in.Request, err = r.explainRequest(req)
 	if req.Session != nil && err == nil {
 		if in.Hello, err = tlshello.Recall(req.GetSession()); err != nil {
 			return nil, err
@@ -117,16 +115,41 @@ func (r *runtime) firstVirtual(name string) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// cookieRequest makes the head of a request with a Cookie line.
-func cookieRequest(value string) (*http1.Head, error) {
-	if strings.ContainsAny(value, "\r\n\x00") {
-		return nil, errors.New("the cookie is not a header's value")
+// explainRequest makes the head of a request with a cookie, a token or both; nil without them.
+func (r *runtime) explainRequest(req *pb.ExplainRequest) (*http1.Head, error) {
+	head := []byte("GET / HTTP/1.1\r\nHost: explain\r\n")
+	line := func(what, name, value string) error {
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return fmt.Errorf("the %s is not a header's value", what)
+		}
+		head = http1.AppendField(head, name, value)
+		return nil
 	}
-	r := &http1.Request{}
-	if n, err := r.Parse([]byte("GET / HTTP/1.1\r\nHost: explain\r\nCookie: " + value + "\r\n\r\n")); err != nil || n == 0 {
-		return nil, fmt.Errorf("the cookie is not a header's value: %w", cmp.Or(err, errors.New("incomplete")))
+	var faults []error
+	if req.Cookie != nil {
+		faults = append(faults, line("cookie", "Cookie", req.GetCookie()))
 	}
-	return &r.Head, nil
+	if req.Token != nil {
+		switch p := config.FindPool(r.view, req.GetPool()); {
+		case config.PersistModeOf(p) != pb.PersistMode_PERSIST_MODE_TOKEN:
+			faults = append(faults, fmt.Errorf("pool %s has no tokens", req.GetPool()))
+		case p.GetTokenType() == pb.TokenType_TOKEN_TYPE_HEADER:
+			faults = append(faults, line("token", config.TokenNameOf(p), req.GetToken()))
+		default:
+			faults = append(faults, line("token", "Cookie", config.TokenNameOf(p)+"="+req.GetToken()))
+		}
+	}
+	if len(faults) == 0 {
+		return nil, nil
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	q := &http1.Request{}
+	if n, err := q.Parse(http1.AppendEnd(head)); err != nil || n == 0 {
+		return nil, fmt.Errorf("the cookie or the token is not a header's value: %w", cmp.Or(err, errors.New("incomplete")))
+	}
+	return &q.Head, nil
 }
 
 // Connections lists the open connections that a request chooses. The error says what is wrong with it.

@@ -94,8 +94,8 @@ type session struct {
 	vars   map[string]string
 }
 
-// TestSessions runs the scenarios against the real programs, with a connection for each request and again on one kept connection
-// (rule O-14).
+// TestSessions runs the scenarios against the real programs: with a connection for each request, on one kept connection, and on one
+// with oneconnect, which changes nothing for clients (rule O-14).
 func TestSessions(t *testing.T) {
 	data := readSessions(t)
 	text, names := "10.0.0.1:80 10.0.0.11:80 10.0.0.12:80", map[string]string{}
@@ -103,7 +103,7 @@ func TestSessions(t *testing.T) {
 		text += " " + addr
 		names[addr] = name
 	}
-	for _, mode := range []string{"new", "keep"} {
+	for _, mode := range []string{"new", "keep", "oneconnect"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			site := newSite(t, text)
@@ -117,7 +117,7 @@ func TestSessions(t *testing.T) {
 					s := &session{t: t, site: site, names: names, addrs: data.Endpoints}
 					var err error
 					for range max(sc.Tries, 1) {
-						if err = s.run(&sc, mode == "keep"); err == nil {
+						if err = s.run(&sc, mode); err == nil {
 							return
 						}
 					}
@@ -128,13 +128,13 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-func (s *session) run(sc *scenario, keep bool) error {
-	file := filepath.Join(s.site.Dir, "sessions.conf")
-	if err := os.WriteFile(file, []byte(strings.Join(sc.Config, "\n")), 0o600); err != nil {
-		return err
+func (s *session) run(sc *scenario, mode string) error {
+	text := strings.Join(sc.Config, "\n")
+	if mode == "oneconnect" {
+		text = strings.ReplaceAll(text, "{ use ", "{ oneconnect enable use ")
 	}
-	output(s.t, s.site, "-f", file)
-	s.vars, s.client = map[string]string{}, newHTTPClient(s.site, keep)
+	loadText(s.t, s.site, text)
+	s.vars, s.client = map[string]string{}, newHTTPClient(s.site, mode != "new")
 	defer s.client.close()
 	for i, st := range sc.Steps {
 		if err := s.step(&st); err != nil {

@@ -487,7 +487,9 @@ type ExplainRequest struct {
 	// "ADDRESS:PORT"; absent: the first virtual server that can reach the pool.
 	Virtual *string `protobuf:"bytes,5,opt,name=virtual,proto3,oneof" json:"virtual,omitempty"`
 	// The ID of a TLS session, or the hash of a ticket, in hex as records print it.
-	Session       *string `protobuf:"bytes,6,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	Session *string `protobuf:"bytes,6,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// What the client brings where the pool, of persist_mode token, looks for its token: in the cookie or the header.
+	Token         *string `protobuf:"bytes,7,opt,name=token,proto3,oneof" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -560,6 +562,13 @@ func (x *ExplainRequest) GetVirtual() string {
 func (x *ExplainRequest) GetSession() string {
 	if x != nil && x.Session != nil {
 		return *x.Session
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetToken() string {
+	if x != nil && x.Token != nil {
+		return *x.Token
 	}
 	return ""
 }
@@ -2204,20 +2213,22 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x13ClearRecordsRequest\x120\n" +
 	"\x06filter\x18\x01 \x01(\v2\x18.bigpipe.v1.RecordFilterR\x06filter\"-\n" +
 	"\x11ClearRecordsReply\x12\x18\n" +
-	"\acleared\x18\x01 \x01(\x04R\acleared\"\xf1\x01\n" +
+	"\acleared\x18\x01 \x01(\x04R\acleared\"\x96\x02\n" +
 	"\x0eExplainRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12%\n" +
 	"\vdestination\x18\x03 \x01(\tH\x00R\vdestination\x88\x01\x01\x12\x1b\n" +
 	"\x06cookie\x18\x04 \x01(\tH\x01R\x06cookie\x88\x01\x01\x12\x1d\n" +
 	"\avirtual\x18\x05 \x01(\tH\x02R\avirtual\x88\x01\x01\x12\x1d\n" +
-	"\asession\x18\x06 \x01(\tH\x03R\asession\x88\x01\x01B\x0e\n" +
+	"\asession\x18\x06 \x01(\tH\x03R\asession\x88\x01\x01\x12\x19\n" +
+	"\x05token\x18\a \x01(\tH\x04R\x05token\x88\x01\x01B\x0e\n" +
 	"\f_destinationB\t\n" +
 	"\a_cookieB\n" +
 	"\n" +
 	"\b_virtualB\n" +
 	"\n" +
-	"\b_session\"t\n" +
+	"\b_sessionB\b\n" +
+	"\x06_token\"t\n" +
 	"\fExplainReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x14\n" +
 	"\x05steps\x18\x02 \x03(\tR\x05steps\x12\x1c\n" +
