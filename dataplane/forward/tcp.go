@@ -16,17 +16,15 @@ import (
 func (f *flow) beginTCP() {
 	r := newRelay(f)
 	if err := r.choose(); err != nil {
-		f.client.reset()
-		f.end()
+		r.finish(err)
 		return
 	}
 	r.attach()
 	if err := f.client.watch(watchIn); err != nil {
-		f.client.reset()
-		f.end()
+		r.finish(err)
 		return
 	}
-	r.tell(happenedStart)
+	r.start()
 }
 
 // choose chooses a member, or begins to wait for the hello that the choice depends on.
@@ -60,7 +58,7 @@ func (f *flow) beginTunnel() {
 	if f.client.watch(watchIn) != nil || f.server.watch(watchIn) != nil {
 		f.killed.Store(true)
 	}
-	r.tell(happenedStart)
+	r.start()
 }
 
 // relay moves bytes both ways until both sides have ended, one has failed, or nothing moves for the idle timeout.
@@ -122,10 +120,18 @@ func newRelay(f *flow) *relay {
 	return r
 }
 
-// attach makes the relay be told what happens from now on.
+// attach makes the relay be told what happens from now on. It does nothing about it until it starts, so that it does not end while
+// its sockets begin to be watched.
 func (r *relay) attach() {
+	r.told.Store(relayBusy)
 	r.f.client.relay.Store(r)
 	r.f.server.relay.Store(r)
+}
+
+// start does what follows from what was told since attach.
+func (r *relay) start() {
+	r.told.Or(happenedStart)
+	r.run()
 }
 
 // happened is told the events of a socket.
