@@ -186,3 +186,36 @@ func checkCookie(t *testing.T, b *browser.Browser, member string, passive bool) 
 		t.Errorf("the browser keeps %+v, want %+v", cookies, want)
 	}
 }
+
+// TestBrowserCookieScope: one cookie serves all folders of a site (pain 8), and with cookie_domain all hosts of a domain (pain 18).
+func TestBrowserCookieScope(t *testing.T) {
+	peerProgram(t, browser.Find, "chromium-headless-shell")
+	site, servers := webSite(t, "apache", "persist_mode cookie\ncookie_domain .example.com", "", nil)
+	place, err := site.Place("192.168.200.10:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := startBrowser(t, profileDir(t), map[string]netip.Addr{"a.example.com": place.Addr(), "b.example.com": place.Addr()})
+	defer b.Close()
+	member := ""
+	for _, path := range []string{"a.example.com/a/b/", "a.example.com/a/c/", "b.example.com/", "a.example.com/"} {
+		host, folder, _ := strings.Cut(path, "/")
+		if err := b.Load(fmt.Sprintf("http://%s:%d/%s", host, place.Port(), folder)); err != nil {
+			t.Fatal(err)
+		}
+		at, _ := together(t, servers, parts)
+		if member != "" && at != member {
+			t.Errorf("%s: the browser moved from %s to %s", path, member, at)
+		}
+		member = at
+		cookies, err := b.Cookies()
+		want := browser.Cookie{Name: "BIGipServerweb", Value: webValues[member], Domain: ".example.com", Path: "/", Session: true}
+		if err != nil || !slices.Equal(cookies, []browser.Cookie{want}) {
+			t.Errorf("%s: the browser keeps %+v, %v, want %+v", path, cookies, err, want)
+		}
+		if _, err := e2e.Get(place); err != nil { // another client takes its turn
+			t.Fatal(err)
+		}
+		together(t, servers, 1)
+	}
+}
