@@ -131,6 +131,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		o.Log.Info("configuration restored", "revision", applied.GetRevision(), "objects", tree.Len(""))
 	}
 	if o.Taken != nil {
+		o.Taken.health.recall(e.health.known)
 		if err := e.succeed(&o); err != nil {
 			return nil, err
 		}

@@ -108,6 +108,9 @@ func (g *giver) prepare(conn *handover.Conn) error {
 	if err := sayRecordsOf(conn, sayRecords, e.records, 0); err != nil {
 		return err
 	}
+	if err := e.health.write(sayer{conn, sayHealth}); err != nil {
+		return err
+	}
 	return conn.Send(sayPrepared, nil)
 }
 

@@ -2,6 +2,8 @@ package dataplane
 
 import (
 	"cmp"
+	"encoding/json"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,9 +29,32 @@ func newHealth(o *EngineOptions) (*health, error) {
 		}
 	}
 	h := &health{known: &pool.Healths{}}
-	h.monitors = monitor.New(monitor.Options{Health: h.known, Prober: prober, Log: o.Log})
+	var known []monitor.Known
+	if o.Taken != nil {
+		known = o.Taken.health.Checks
+	}
+	h.monitors = monitor.New(monitor.Options{Health: h.known, Prober: prober, Known: known, Log: o.Log})
 	h.known.Marked = h.monitors.Marked
 	return h, nil
+}
+
+// knownHealth is what one dataplane has found of members, for the one that takes its place: nobody who is down gets clients for want
+// of a first check. Nothing is kept over a restart, where the first check decides (pain 37).
+type knownHealth struct {
+	Checks []monitor.Known
+	Marks  []netip.AddrPort // members that traffic has marked down
+}
+
+// write tells what is known.
+func (h *health) write(w io.Writer) error {
+	return json.NewEncoder(w).Encode(knownHealth{h.monitors.Known(), h.known.Marks()})
+}
+
+// recall marks the members that traffic had marked down.
+func (k *knownHealth) recall(h *pool.Healths) {
+	for _, member := range k.Marks {
+		h.Mark(member)
+	}
 }
 
 // monitored returns the nodes, ADDRESS and ADDRESS:PORT, that changes may have others check, or otherwise.
@@ -48,7 +73,7 @@ func (r *runtime) monitored(changes []config.Change) map[string]struct{} {
 		case "pool":
 			add(c.Old.GetPool())
 			add(c.New.GetPool())
-		case "monitor_use":
+		case "monitor_use", "active":
 			nodes[name] = struct{}{}
 			all = all || strings.HasPrefix(name, "*:")
 		case "monitor":
@@ -105,7 +130,7 @@ func (h *health) faults() []*pb.NotInEffect {
 	nodes := map[fault][]string{}
 	h.monitors.Range(func(node netip.AddrPort, in *monitor.Instance, _ pool.State) {
 		if in.Fault != "" && in.Enabled {
-			f := fault{monitorKey(in.Monitor), in.Fault}
+			f := fault{config.MonitorObject(in.Monitor), in.Fault}
 			nodes[f] = append(nodes[f], monitor.NameOf(node))
 		}
 	})
@@ -120,18 +145,6 @@ func (h *health) faults() []*pb.NotInEffect {
 		list = append(list, &pb.NotInEffect{Key: key, Reason: strings.Join(texts, "; ")})
 	}
 	return list
-}
-
-// monitorKey names what asks for a monitor: one of 3.x has no object of its own.
-func monitorKey(name string) string {
-	word, port, _ := strings.Cut(name, " ")
-	switch word {
-	case config.PingMonitor:
-		return "global"
-	case config.ServiceMonitor:
-		return "service/" + port
-	}
-	return "monitor/" + name
 }
 
 // few names up to three, and says how many more there are.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "bigpipe/proto/bigpipe/v1"
+	"bigpipe/store/config"
 )
 
 // quick is a monitor of a template with the shortest times.
@@ -48,6 +49,8 @@ func (s *site) awaitState(pool, member, state string) {
 type page struct {
 	*member
 	status atomic.Int64
+	probes atomic.Int64
+	silent atomic.Bool // nobody is answered
 }
 
 func newPage(t testing.TB, name string) *page {
@@ -64,7 +67,11 @@ func (p *page) answer(c net.Conn) {
 			return
 		}
 		status := 200
+		if p.silent.Load() {
+			continue
+		}
 		if req.URL.Path == "/health" {
+			p.probes.Add(1)
 			time.Sleep(time.Duration(p.pause.Load()))
 			status = int(p.status.Load())
 		}
@@ -288,6 +295,82 @@ func TestLegacyChecks(t *testing.T) {
 		return
 	}
 	eventually(t, "the address is pinged", func() bool { return monitorLines(t, s, "127.0.0.1") == "127.0.0.1 tping_node up\n" })
+}
+
+// TestActiveLines: lines of bigd.conf: the text of an address and port comes before that of the port; a request of HTTP is completed.
+func TestActiveLines(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	good, bad, bare := newPage(t, "good"), newPage(t, "bad"), newMember(t, "bare", false)
+	bad.status.Store(500)
+	service := func(address string) *pb.Object {
+		_, port, _ := config.SplitAddress(address)
+		return object(&pb.Service{Port: uint32(port), Tping: proto.Uint32(1), TpingTimeout: proto.Uint32(1)})
+	}
+	_, port, _ := config.SplitAddress(bare.addr())
+	ofPort, health := fmt.Sprintf("*:%d", port), proto.String("GET /health")
+	ok := proto.String("^HTTP/1.1 200")
+	want(t, reasons(s.apply(service(good.addr()), service(bad.addr()), service(bare.addr()),
+		object(&pb.Active{Target: good.addr(), Send: health, Recv: ok}), object(&pb.Active{Target: bad.addr(), Send: health, Recv: ok}),
+		object(&pb.Active{Target: ofPort, Send: proto.String(`hello\n`), Recv: proto.String("^bare\nhello")}),
+		plainPool("p", good.addr(), bad.addr(), bare.addr()), virtualServer("10.0.0.1:80", "p"))), "")
+	s.awaitState("p", good.addr(), "up")
+	s.awaitState("p", bad.addr(), "down")
+	s.awaitState("p", bare.addr(), "up")
+	want(t, monitorLines(t, s, bare.addr()), fmt.Sprintf("%s active %d up\n", bare.addr(), port))
+	want(t, monitorLines(t, s, bad.addr()), fmt.Sprintf("%s active %s down\n", bad.addr(), bad.addr()))
+
+	s.apply(object(&pb.Active{Target: bad.addr(), Send: health})) // any answer
+	s.awaitState("p", bad.addr(), "up")
+	s.apply(object(&pb.Active{Target: ofPort, Send: proto.String("x"), Recv: proto.String("[")}))
+	if got := reasons(s.engine.notInEffect()); !strings.HasPrefix(got, "active/"+ofPort+": recv: error parsing regexp") {
+		t.Errorf("not in effect: %s", got)
+	}
+	s.update(nil, []string{"active/" + ofPort})
+	s.awaitState("p", bare.addr(), "up")
+	want(t, monitorLines(t, s, bare.addr()), fmt.Sprintf("%s tping_svc %d up\n", bare.addr(), port))
+}
+
+// TestHealthChecker: rules J-14, J-16, J-T12, J-T13: a member that does not answer a request within response_timeout, or refuses, is
+// down at once and serves nobody; then its health checker asks for a page until the status is 500 at most.
+func TestHealthChecker(t *testing.T) {
+	s := newSite(t, "", "10.0.0.1:80=127.0.0.1:0")
+	one, two := newPage(t, "one"), newPage(t, "two")
+	m := quick("sun", "health_checker")
+	m.GetMonitor().Url = proto.String("/health")
+	p := plainPool("web", one.addr(), two.addr())
+	p.GetPool().ResponseTimeout = proto.Uint32(1)
+	v := virtualServer("10.0.0.1:80", "web")
+	v.GetVirtual().Http = pb.HttpProcessing_HTTP_PROCESSING_ENABLE.Enum()
+	want(t, reasons(s.apply(m, monitorUse(one.addr(), "sun"), monitorUse(two.addr(), "sun"), p, v)), "")
+	one.status.Store(501)
+	want(t, s.state("web", one.addr()), "unchecked")
+	one.silent.Store(true)
+	replies := map[string]bool{}
+	for range 2 {
+		who, _ := s.get("10.0.0.1:80", "")
+		replies[who] = true
+	}
+	if !replies["504"] || !replies["two"] {
+		t.Errorf("answers %v", replies)
+	}
+	want(t, s.state("web", one.addr()), "down")
+	want(t, monitorLines(t, s, one.addr()), one.addr()+" sun down\n")
+	for range 4 {
+		who, _ := s.get("10.0.0.1:80", "")
+		want(t, who, "two")
+	}
+	one.silent.Store(false)
+	before := one.probes.Load()
+	eventually(t, "it is probed", func() bool { return one.probes.Load() >= before+2 })
+	want(t, s.state("web", one.addr()), "down") // 501
+	one.status.Store(500)
+	s.awaitState("web", one.addr(), "up")
+	eventually(t, "it serves again", func() bool { who, _ := s.get("10.0.0.1:80", ""); return who == "one" })
+	if n := two.probes.Load(); n != 0 {
+		t.Errorf("%d probes of the member that was well", n)
+	}
+	two.close()
+	eventually(t, "two is down", func() bool { s.get("10.0.0.1:80", ""); return s.state("web", two.addr()) == "down" })
 }
 
 // TestUnfitMonitors: a template that cannot be carried out, an address without a port, a regular expression that is none.

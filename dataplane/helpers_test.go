@@ -185,6 +185,8 @@ func object(kind any) *pb.Object {
 		return &pb.Object{Kind: &pb.Object_Pool{Pool: k}}
 	case *pb.VirtualServer:
 		return &pb.Object{Kind: &pb.Object_Virtual{Virtual: k}}
+	case *pb.Active:
+		return &pb.Object{Kind: &pb.Object_Active{Active: k}}
 	case *pb.Global:
 		return &pb.Object{Kind: &pb.Object_Global{Global: k}}
 	case *pb.Node:

@@ -13,7 +13,7 @@ import (
 
 // What two dataplanes say to each other when one takes the other's place:
 //
-//	giver: lock, configuration ..., sockets ..., kept sockets ..., records ..., prepared
+//	giver: lock, configuration ..., sockets ..., kept sockets ..., records ..., health ..., prepared
 //	taker: ready                      it could begin now
 //	giver: records ..., yours         it accepts nothing any more; these records were used meanwhile
 //	taker: mine
@@ -34,6 +34,7 @@ const (
 	sayAgreed
 	sayTouched
 	sayEnded
+	sayHealth
 )
 
 const (

@@ -34,6 +34,7 @@ var messages = map[*grammar.Table]string{
 	grammar.Authzs: "Authz", grammar.Monitors: "Monitor", grammar.Pools: "Pool", grammar.Members: "Member",
 	grammar.VirtualAddresses: "VirtualAddress", grammar.Virtuals: "VirtualServer", grammar.Nodes: "Node", grammar.MonitorUses: "MonitorUse",
 	grammar.Snats: "Snat", grammar.Nats: "Nat", grammar.Proxies: "Proxy", grammar.Aliases: "Alias",
+	grammar.Actives: "Active",
 }
 
 // readAlone are fields that are read, but not to act on them.

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,7 @@ type Taken struct {
 	header  *pb.ApplyHeader
 	tree    *config.Tree
 	records *persist.Table
+	health  knownHealth
 	log     *slog.Logger
 }
 
@@ -75,7 +77,7 @@ func (t *Taken) Close() {
 
 // receive takes what comes before the other one waits.
 func (t *Taken) receive(s *handover.Sockets) error {
-	var text bytes.Buffer
+	var text, health bytes.Buffer
 	t.conn.Within(prepareLimit)
 	for {
 		m, err := t.conn.Receive()
@@ -85,7 +87,7 @@ func (t *Taken) receive(s *handover.Sockets) error {
 		if m.Kind == sayPrepared {
 			break
 		}
-		if err := t.take(&m, &text, s); err != nil {
+		if err := t.take(&m, &text, &health, s); err != nil {
 			m.Close()
 			return err
 		}
@@ -97,15 +99,22 @@ func (t *Taken) receive(s *handover.Sockets) error {
 	if t.tree, t.header, err = new(journal).read(&text); err != nil {
 		return fmt.Errorf("the configuration: %w", err)
 	}
+	if health.Len() > 0 { // not from one that knows nothing of it
+		if err := json.Unmarshal(health.Bytes(), &t.health); err != nil {
+			return fmt.Errorf("the health of members: %w", err)
+		}
+	}
 	return nil
 }
 
-func (t *Taken) take(m *handover.Message, text *bytes.Buffer, s *handover.Sockets) error {
+func (t *Taken) take(m *handover.Message, text, health *bytes.Buffer, s *handover.Sockets) error {
 	switch {
 	case m.Kind == sayLock && len(m.Files) == 1 && t.lock == nil:
 		t.lock = m.Files[0]
 	case m.Kind == sayConfiguration && len(m.Files) == 0:
 		text.Write(m.Payload)
+	case m.Kind == sayHealth && len(m.Files) == 0:
+		health.Write(m.Payload)
 	case m.Kind == saySockets || m.Kind == sayKept:
 		return takeSockets(m, s)
 	case m.Kind == sayRecords && len(m.Files) == 0:

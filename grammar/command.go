@@ -36,7 +36,7 @@ var placeholders = map[string]Kind{
 	"POOL": KindPool, "RULE": KindRule, "VIRTUAL": KindVirtual, "NODE": KindNode, "SERVICE": KindService,
 	"VADDRESS": KindVirtualAddress, "INTERFACE": KindInterface, "IPALIAS": KindIpalias, "TRUNK": KindTrunk, "STP": KindStp,
 	"VLAN": KindVlan, "VLANGROUP": KindVlangroup, "SELF": KindSelf, "CLASS": KindClass, "AUTHZ": KindAuthz, "MONITOR": KindMonitor,
-	"SNAT": KindSnat, "NAT": KindNat, "PROXY": KindProxy, "ALIAS": KindAlias,
+	"SNAT": KindSnat, "NAT": KindNat, "PROXY": KindProxy, "ALIAS": KindAlias, "ACTIVE": KindActive,
 }
 
 var recordFilter = []string{"client ADDRESS", "node NODE", "virtual VIRTUAL", "mode MODE", "older SECONDS"}

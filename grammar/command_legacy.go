@@ -71,6 +71,15 @@ var legacyCommands = []*Command{
 
 	{Form: "tping_svc SERVICE SECONDS", Release: Release3, Help: "seconds between checks of a service"},
 	{Form: "timeout_svc SERVICE SECONDS", Release: Release3, Help: "seconds after which a silent service is down"},
+	{
+		Form: "active ACTIVE", Release: Release3, Help: "check a service by a connect; a line of bigd.conf; ACTIVE is SERVICE or ADDRESS:SERVICE", Example: "active 10.1.1.1:80",
+	},
+	{
+		Form: `active ACTIVE "SEND" ["RECV"]`, Release: Release3, Help: "check a service by what it answers: anything, or what the regular expression RECV matches",
+		Example: `active http "GET /" "<title>"`,
+	},
+	{Form: "active [ACTIVE] show", Release: Ours, Help: "print these checks"},
+	{Form: "active ACTIVE delete", Release: Ours, Help: "delete such a check"},
 	{Form: "verbose log level LEVEL", Release: Release4, Help: "what the old unit logs"},
 
 	{Form: "failover [active|standby|show]", Release: Legacy, Help: "the state of the unit: there is one, which is active"},

@@ -134,7 +134,7 @@ func TestAttributeTables(t *testing.T) {
 			}
 			set[a.Field] = true
 		}
-		if table == Aliases {
+		if len(table.Rows) == 0 { // the head is all
 			continue
 		}
 		fields := table.Rows[0].field.ContainingMessage().Fields()

@@ -47,7 +47,7 @@ var sections = func() map[Kind]int {
 	m := make(map[Kind]int)
 	for i, k := range []Kind{
 		KindInterface, KindIpalias, KindTrunk, KindStp, KindVlan, KindVlangroup, KindSelf, KindGlobal, KindService, KindClass, KindAuthz, KindMonitor,
-		KindPool, KindRule, KindVirtualAddress, KindVirtual, KindNode, KindMonitorUse, KindSnat, KindNat, KindProxy, KindAlias, KindKept,
+		KindPool, KindRule, KindVirtualAddress, KindVirtual, KindNode, KindMonitorUse, KindSnat, KindNat, KindProxy, KindAlias, KindActive, KindKept,
 	} {
 		m[k] = i
 	}

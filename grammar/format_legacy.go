@@ -23,6 +23,8 @@ func (f *formatter) legacy(o *pb.Object) {
 		f.oneLine(t, m, "ipalias "+k.Ipalias.GetInterface()+" "+name)
 	case *pb.Object_Alias:
 		f.line("alias ", name, " ", k.Alias.GetAddress())
+	case *pb.Object_Active:
+		f.active(k.Active)
 	case *pb.Object_Nat:
 		f.nat(t, k.Nat)
 	case *pb.Object_Snat:

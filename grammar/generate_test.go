@@ -338,6 +338,8 @@ func genLegacy(t *rapid.T, meta *pb.Meta) *pb.Object {
 		name = genEndpoint(t)
 	case KindMonitorUse:
 		name = rapid.SampledFrom([]string{"*:443", "10.1.1.1", "10.1.1.1:80", "[2001:db8::1]:80"}).Draw(t, "target")
+	case KindActive:
+		name = rapid.SampledFrom([]string{"*:443", "10.1.1.1:80", "[2001:db8::1]:80"}).Draw(t, "target")
 	}
 	o, m := newObject(table.Kind, name, meta)
 	switch m := m.Interface().(type) {
@@ -345,6 +347,13 @@ func genLegacy(t *rapid.T, meta *pb.Meta) *pb.Object {
 		m.Interface = "exp0"
 	case *pb.Alias:
 		m.Address = genAddress.Draw(t, "to")
+	case *pb.Active:
+		if texts := rapid.SliceOfN(rapid.StringMatching(`[ -~äß]{0,20}`), 0, 2).Draw(t, "texts"); len(texts) > 0 {
+			m.Send = &texts[0]
+			if len(texts) > 1 {
+				m.Recv = &texts[1]
+			}
+		}
 	case *pb.Nat:
 		m.To = rapid.SampledFrom([]string{"", "10.0.0.9"}).Draw(t, "to")
 	case *pb.Snat:

@@ -113,7 +113,7 @@ func (cl *clause) legacyQuery(kind Kind) bool {
 	case n == 3 && last == "all" && kind == KindMonitor && (items[1].Token.Value == "show" || items[1].Token.Value == "dump"):
 		action = map[string]Action{"show": ActionShow, "dump": ActionMonitorDump}[items[1].Token.Value]
 		cl.emit(action, kind, "", lexer.Token{}).Words = []string{"all"}
-	case n == 2 && cl.p.command:
+	case n == 2 && cl.p.command && kind != KindActive:
 		cl.emit(ActionShow, kind, cl.legacyKey(kind, items[1].Token), items[1].Token)
 	case n == 3 && action != 0:
 		cl.emit(action, kind, cl.legacyKey(kind, items[1].Token), items[1].Token)
@@ -145,6 +145,8 @@ func legacyName(kind Kind, text string) (name, fault string) {
 		return e.String(), fault
 	case KindMonitorUse:
 		return monitored(text)
+	case KindActive:
+		return activeTarget(text)
 	}
 	return text, nameFault(string(kind), text)
 }
@@ -195,6 +197,8 @@ func (cl *clause) legacyStatement(kind Kind) {
 		cl.alias()
 	case kind == KindMonitor && first.Value == "instance":
 		cl.monitorInstance()
+	case kind == KindActive:
+		cl.active()
 	default:
 		name, ok := cl.legacyNamed(kind)
 		if !ok {

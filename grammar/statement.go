@@ -135,6 +135,7 @@ const (
 	KindNat            Kind = "nat"
 	KindProxy          Kind = "proxy"
 	KindAlias          Kind = "alias"
+	KindActive         Kind = "active"
 	KindKept           Kind = "kept"
 )
 

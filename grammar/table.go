@@ -135,6 +135,7 @@ type Table struct {
 	// Lenient: nothing of the old unit's words may be a fault. A statement with words that the table does not know is kept whole.
 	Lenient bool
 
+	acts    bool // the dataplane acts on the head
 	bare    *Attribute
 	byFirst map[string][]spelling
 	words   []string
@@ -187,7 +188,7 @@ func legacyTable(kind Kind, title string, m proto.Message, head []string, rows [
 
 // Acts tells whether the dataplane acts on objects of the kind.
 func (t *Table) Acts() bool {
-	return slices.ContainsFunc(t.Rows, func(a *Attribute) bool { return a.Acts })
+	return t.acts || slices.ContainsFunc(t.Rows, func(a *Attribute) bool { return a.Acts })
 }
 
 func (t *Table) spell(a *Attribute, words []string, off bool) {
@@ -317,7 +318,7 @@ func (t *Table) expectsValue(word string) bool {
 func Tables() []*Table {
 	return []*Table{
 		Interfaces, Ipaliases, Trunks, Stps, Vlans, Vlangroups, Selfs, Globals, Services, Classes, Authzs, Monitors, Pools, Members,
-		VirtualAddresses, Virtuals, Nodes, MonitorUses, Snats, Nats, Proxies, Aliases,
+		VirtualAddresses, Virtuals, Nodes, MonitorUses, Snats, Nats, Proxies, Aliases, Actives,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // The attribute tables of health checks, of lists that rules compare with, and of the SSL proxy's authorization.
-var Monitors, MonitorUses, Classes, Authzs *Table
+var Monitors, MonitorUses, Actives, Classes, Authzs *Table
 
 // templateWords are attributes of templates that nothing here acts on; each takes one value.
 var templateWords = []string{
@@ -52,12 +52,22 @@ func init() {
 		flag("reverse", "a node is down when the answer holds recv"),
 		text("run", "program of an external monitor"),
 		{Words: w("args"), Release: Release4, Value: valueForm, Field: "args", form: argsForm, Help: "arguments of the program", Acts: true},
+		{
+			Words: w("active_healthcheck"), Release: Ours, Value: ValueSwitch, Default: "disable", Field: "active_healthcheck",
+			Help: "of health_checker: check members that are well too", Acts: true,
+		},
+		{
+			Words: w("healthcheck_retries"), Release: Ours, Value: ValueNumber, Min: 1, Default: "3", Field: "healthcheck_retries",
+			Help: "of health_checker: failures in a row after which a member that was well is down", Acts: true,
+		},
 		others,
 	})
 	MonitorUses = legacyTable(KindMonitorUse, "node", &pb.MonitorUse{}, nil, []*Attribute{
 		{Words: w("monitor use"), Release: Release4, Value: valueForm, Names: KindMonitor, Field: "monitors", form: monitorsForm, Help: "monitors that must all succeed", Acts: true},
 		stateRow("enable", "disable", "enabled", "check; written monitor instance", true),
 	})
+	Actives = legacyTable(KindActive, "active", &pb.Active{}, w("send recv"), nil)
+	Actives.acts = true
 	Classes = legacyTable(KindClass, "class", &pb.Class{}, nil, []*Attribute{
 		{Words: w(`"TEXT"`), Bare: true, Release: Release4, Value: valueForm, Field: "strings", form: stringsForm, Help: "texts and numbers", Acts: true},
 		{Words: w("host"), Release: Release4, Value: ValueAddress, Field: "hosts", Help: "an address; repeatable", Acts: true},

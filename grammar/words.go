@@ -74,6 +74,7 @@ var statementWords = map[string]*statementWord{
 	"tping_node":      {kind: KindGlobal, take: 1, need: 1, help: "seconds between pings of a node (3.x word)"},
 	"timeout_node":    {kind: KindGlobal, take: 1, need: 1, help: "seconds after which a silent node is down (3.x word)"},
 	"tping_svc":       {kind: KindService, take: 2, need: 2, help: "seconds between checks of a service (3.x word)"},
+	"active":          {kind: KindActive, take: 1, need: 1, legacy: true, help: "checks of services, as bigd.conf holds them (3.x word)"},
 	"timeout_svc":     {kind: KindService, take: 2, need: 2, help: "seconds after which a silent service is down (3.x word)"},
 	"default_gateway": {kind: KindGlobal, take: 1, need: 1, follow: []string{"pool"}, help: "the pool of default gateways"},
 	"verbose":         {kind: KindGlobal, take: -1, help: "what the old unit logs"},

@@ -254,7 +254,11 @@ func (x *exchange) run() outcome {
 		err := x.awaitHead()
 		if err == nil {
 			x.f.decision.Took(start)
+			x.f.decision.Answered()
 			return x.respond()
+		}
+		if errors.Is(err, errTooLate) || errors.Is(err, errBadMember) && !x.f.reused {
+			x.f.decision.Silent()
 		}
 		if errors.Is(err, errBadMember) && x.mayRepeat() {
 			err = x.again()

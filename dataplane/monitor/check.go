@@ -27,6 +27,8 @@ const (
 	HTTPS
 	// External runs a program.
 	External
+	// Healer asks for a page of a member that traffic has found dead, until it answers (rule J-16).
+	Healer
 )
 
 // Spec is what a check does, and where. Two that are equal are the same check.
@@ -41,14 +43,27 @@ type Spec struct {
 	Reverse    bool
 	// Host is what an HTTP check names as host, Username and Password what it logs in with.
 	Host, Username, Password string
+	// Active has a Healer check members too that are well: Retries failures in a row then find one down.
+	Active  bool
+	Retries int
 	// Program is run by External with the address, the port, and Args, which are separated by zero bytes.
 	Program, Args string
 }
 
-// key is what makes a check go on when its settings change: the monitor and the place where it looks.
+// key is what makes a check go on when its settings change: the monitor, the place where it looks, and for whom if it is not for all
+// that look there.
 type key struct {
 	monitor string
 	target  netip.AddrPort // of the configuration
+	node    netip.AddrPort // of a Healer: whom traffic has found dead
+}
+
+func keyOf(node netip.AddrPort, in *Instance) key {
+	k := key{monitor: in.Monitor, target: in.Target}
+	if in.Spec.Kind == Healer {
+		k.node = node
+	}
+	return k
 }
 
 // check is one check as it runs. It is guarded by the set's lock.
@@ -60,8 +75,9 @@ type check struct {
 
 	weight   uint32        // what a program said; zero: nothing
 	took     time.Duration // average of how long answers take; zero: not known
-	state    pool.State    // Checking, Up or Down
+	state    pool.State    // Checking, Up or Down; Unchecked where nothing has been asked yet
 	reason   string        // why it is not up
+	failures int           // of a Healer, one after the other
 	success  time.Time     // the last one; at first when the check began
 	next     time.Time     // when to start again
 	rhythm   time.Time     // where the second start is; zero afterwards
@@ -83,7 +99,7 @@ func (s *Spec) measures() bool {
 
 // most is how many probes of the check there may be.
 func (c *check) most() int {
-	if c.spec.Kind == External {
+	if c.spec.Kind == External || c.spec.Kind == Healer {
 		return 1
 	}
 	return overlap
@@ -91,8 +107,11 @@ func (c *check) most() int {
 
 // due is when something is to be done: to start, or to find it down.
 func (c *check) due() time.Time {
+	if c.rests() {
+		return never
+	}
 	at := c.next
-	if c.state == pool.Up && c.waits.IsZero() {
+	if c.spec.Kind != Healer && c.state == pool.Up && c.waits.IsZero() {
 		if down := c.success.Add(c.spec.Timeout); down.Before(at) {
 			return down
 		}
@@ -104,6 +123,8 @@ func (c *check) due() time.Time {
 func (c *check) found(err error, now time.Time) bool {
 	before := c.state
 	switch {
+	case c.spec.Kind == Healer:
+		c.healed(err)
 	case errors.Is(err, ErrLocal): // the node has no part in that
 		c.success = now
 	case err == nil:
@@ -119,7 +140,7 @@ func (c *check) found(err error, now time.Time) bool {
 
 // expire finds the check down that had no success for its timeout. It reports whether the state changed.
 func (c *check) expire(now time.Time) bool {
-	if c.state != pool.Up || !c.waits.IsZero() || now.Before(c.success.Add(c.spec.Timeout)) {
+	if c.spec.Kind == Healer || c.state != pool.Up || !c.waits.IsZero() || now.Before(c.success.Add(c.spec.Timeout)) {
 		return false
 	}
 	c.state = pool.Down

@@ -21,10 +21,11 @@ type Addresses interface {
 // kinds are the templates that can be carried out.
 var kinds = map[string]Kind{
 	"icmp": ICMP, "gateway": ICMP, "tcp": TCP, "tcp_echo": Echo, "udp": UDP, "http": HTTP, "https": HTTPS, "external": External,
+	"health_checker": Healer,
 }
 
 // usualPorts are where checks look that are given no port.
-var usualPorts = map[Kind]uint16{HTTP: 80, HTTPS: 443, Echo: 7}
+var usualPorts = map[Kind]uint16{HTTP: 80, HTTPS: 443, Echo: 7, Healer: 80}
 
 // Compile returns how a node, ADDRESS or ADDRESS:PORT, is checked; without instances where it is not. An address that is none
 // gives the zero value.
@@ -77,6 +78,13 @@ func (in *Instance) compile(view config.View, node string, addresses Addresses) 
 		s.Send, s.Recv, s.Reverse = m.GetSend(), m.GetRecv(), m.GetReverse()
 		s.Username, s.Password = m.GetUsername(), m.GetPassword()
 		s.Host = hostOf(in.Target, usualPorts[kind])
+		s.ask(m.GetUrl())
+	case Healer:
+		s.Active, s.Retries = m.GetActiveHealthcheck(), int(max(m.GetHealthcheckRetries(), 1))
+		if parse(node).Port() == 0 && !s.Active {
+			return fmt.Errorf("health_checker is for members, ADDRESS:PORT: traffic says when it is to look")
+		}
+		s.Send, s.Host = "GET /", hostOf(in.Target, usualPorts[kind])
 		s.ask(m.GetUrl())
 	case External:
 		s.Program, s.Args = m.GetRun(), strings.Join(m.GetArgs(), "\x00")

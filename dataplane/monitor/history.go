@@ -104,14 +104,26 @@ func (s *Set) States() (list []Transition, number uint64) {
 	return list, s.history.last
 }
 
-// Marked notes that traffic marked a member down, or that the mark ended.
+// Marked notes that traffic marked a member down, or that the mark ended. A member with a health checker is down until that finds it
+// well.
 func (s *Set) Marked(member netip.AddrPort, down bool) {
+	var changed []Transition
 	s.mu.Lock()
+	n := s.nodes[member]
+	if n != nil && n.guarded() {
+		if down && !s.closed {
+			s.struck(n, &changed)
+		}
+		s.mu.Unlock()
+		s.tell(changed)
+		s.hurry()
+		return
+	}
 	found := pool.Unchecked
-	if n := s.nodes[member]; n != nil {
+	if n != nil {
 		found = n.state
 	}
-	t := Transition{Time: time.Now(), Node: member, From: found, To: pool.Down, Reason: "connects of traffic failed"}
+	t := Transition{Time: time.Now(), Node: member, From: found, To: pool.Down, Reason: trafficFailed}
 	if !down {
 		t.From, t.To, t.Reason = pool.Down, found, ""
 	}

@@ -59,7 +59,7 @@ func hostOf(target netip.AddrPort, usual uint16) string {
 	return target.Addr().String()
 }
 
-// page asks for a page. With a recv the head and the body decide; without one the status does: 200 to 399 is a success.
+// page asks for a page. With a recv the head and the body decide; without one the status does: 200 to 399 is a success, but see healthy.
 func (a *active) page(ctx context.Context) error {
 	tcp, err := a.dial(ctx)
 	if err != nil {
@@ -91,6 +91,8 @@ func (a *active) answered(ctx context.Context, c net.Conn) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("the answer is not HTTP: %w", err)
+		case n > 0 && a.spec.Kind == Healer:
+			return healthy(r.Status())
 		case n > 0 && r.Interim():
 			answer = answer[n:]
 			continue
@@ -118,6 +120,14 @@ func (a *active) answered(ctx context.Context, c net.Conn) error {
 			return err
 		}
 	}
+}
+
+// healthy says what a status means to a Healer: 100 to 500 is well (rules J-16, J-T13).
+func healthy(status int) error {
+	if status > 500 {
+		return fmt.Errorf("status %d", status)
+	}
+	return nil
 }
 
 // pieceSize is how much is read at a time.

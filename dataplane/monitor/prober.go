@@ -66,7 +66,7 @@ func (p *prober) Prepare(spec *Spec) (Probe, error) {
 		a.run = a.echo
 	case UDP:
 		a.run = a.datagram
-	case HTTP, HTTPS:
+	case HTTP, HTTPS, Healer:
 		a.send = request(spec)
 		a.run = a.page
 	case External:

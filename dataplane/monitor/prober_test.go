@@ -186,6 +186,36 @@ func TestTalk(t *testing.T) {
 	}
 }
 
+// TestHealer: rules J-16, J-T13: a page is asked for, and a status of 100 to 500 is well.
+func TestHealer(t *testing.T) {
+	p := newTestProber(t)
+	for name, c := range map[string]struct{ answer, result string }{
+		"J-T13_500_is_well":   {"HTTP/1.1 500 Oops\r\n\r\n", ""},
+		"J-T13_501_is_not":    {"HTTP/1.1 501 No\r\n\r\n", "status 501"},
+		"J-16_100_is_well":    {"HTTP/1.1 100 Continue\r\n\r\n...", ""},
+		"J-16_200_is_well":    {page, ""},
+		"J-16_404_is_well":    {"HTTP/1.1 404 No\r\n\r\n", ""},
+		"J-16_599_is_not":     {"HTTP/1.1 599 x\r\n\r\n", "status 599"},
+		"J-16_nothing_is_not": {"", "empty"},
+		"J-16_no_HTTP_is_not": {"+OK\r\n", "not HTTP"},
+		"J-16_silence_is_not": {"...", "no answer in time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, listen(t), "\r\n\r\n", c.answer)
+			patience := 10 * time.Second
+			if c.answer == "..." {
+				patience = 200 * time.Millisecond
+			}
+			spec := Spec{Kind: Healer, Dial: s.addr, Send: "GET /", Host: "i1:8080"}
+			wantResult(t, probe(t, p, spec, patience), c.result)
+			if got, want := s.received(), "GET / HTTP/1.0\r\nHost: i1:8080\r\nConnection: close\r\n\r\n"; got != want {
+				t.Errorf("sent %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // TestSilence: a peer that says nothing costs the whole time of the probe.
 func TestSilence(t *testing.T) {
 	p := newTestProber(t)

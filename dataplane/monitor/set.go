@@ -43,6 +43,8 @@ type Options struct {
 	Health *pool.Healths
 	// Prober makes the probes; Close closes it.
 	Prober Prober
+	// Known is what another set has found, which is where the checks of the first Apply begin.
+	Known []Known
 	// Log is told of every transition; nil is slog's default.
 	Log *slog.Logger
 	// Places is how many probes there may be at a time, half as many more for nodes that are down. Zero: 1,024.
@@ -97,6 +99,7 @@ type Set struct {
 	nodes   map[netip.AddrPort]*node
 	checks  map[key]*check
 	queue   queue
+	known   map[key]*Known // until the first Apply
 	lanes   [lanes]lane
 	spread  float64 // where in the interval the last new check stands, 0 to 1
 	first   time.Time
@@ -136,6 +139,7 @@ func New(o Options) *Set {
 		nodes: map[netip.AddrPort]*node{}, checks: map[key]*check{}, wake: make(chan struct{}, 1),
 	}
 	s.history.init()
+	s.know(o.Known)
 	s.lanes[laneGood].places, s.lanes[laneDown].places, s.lanes[lanePrograms].places = o.Places, max(o.Places/2, 1), programs
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
@@ -167,6 +171,7 @@ func (s *Set) Apply(nodes []Node) {
 	for i := range nodes {
 		s.apply(&nodes[i], now, &changed)
 	}
+	s.known = nil
 	s.mu.Unlock()
 	s.tell(changed)
 	s.hurry()
@@ -196,6 +201,7 @@ func (s *Set) apply(wanted *Node, now time.Time, changed *[]Transition) {
 	s.settle(n, now, changed)
 	n.measure()
 	n.weigh()
+	n.guard()
 	if len(n.Instances) == 0 {
 		delete(s.nodes, n.Addr)
 	}
@@ -203,7 +209,7 @@ func (s *Set) apply(wanted *Node, now time.Time, changed *[]Transition) {
 
 // join returns the check of an instance, which now says something of the node.
 func (s *Set) join(n *node, in *Instance, now time.Time) *check {
-	k := key{in.Monitor, in.Target}
+	k := keyOf(n.Addr, in)
 	c := s.checks[k]
 	if c == nil || c.spec != in.Spec {
 		probe, err := s.prober.Prepare(&in.Spec)
@@ -212,7 +218,7 @@ func (s *Set) join(n *node, in *Instance, now time.Time) *check {
 			return nil
 		}
 		if c == nil {
-			c = &check{key: k, state: pool.Checking, next: s.first, place: -1}
+			c = &check{key: k, state: in.Spec.initial(), next: s.first, place: -1}
 			s.first = s.first.Add(firstPause)
 			s.spread += 0.6180339887498949 // each new one falls into the largest gap
 			s.spread -= float64(int(s.spread))
@@ -220,8 +226,14 @@ func (s *Set) join(n *node, in *Instance, now time.Time) *check {
 			s.checks[k] = c
 		} else {
 			c.next, c.took, c.weight = now, 0, 0
+			if (c.spec.Kind == Healer) != (in.Spec.Kind == Healer) { // what was found says nothing
+				c.state, c.failures = in.Spec.initial(), 0
+			}
 		}
 		c.spec, c.probe, c.success = in.Spec, probe, now
+		if c.place < 0 {
+			s.remind(c, now)
+		}
 	}
 	s.queue.put(c)
 	c.nodes = append(c.nodes, n)
@@ -273,7 +285,7 @@ func (n *node) sum() (state pool.State, monitor, reason string) {
 	state = pool.Unchecked
 	for i, c := range n.checks {
 		switch {
-		case c == nil:
+		case c == nil || c.state == pool.Unchecked:
 		case c.state == pool.Down:
 			return pool.Down, n.Instances[i].Monitor, c.reason
 		case c.state == pool.Checking || state == pool.Checking:
@@ -285,8 +297,8 @@ func (n *node) sum() (state pool.State, monitor, reason string) {
 	return state, monitor, ""
 }
 
-// Range calls fn for each monitor at each node with what it says, in no order: Unchecked where it is switched off or cannot be
-// carried out.
+// Range calls fn for each monitor at each node with what it says, in no order: Unchecked where it is switched off, cannot be carried
+// out, or has had nothing to look at.
 func (s *Set) Range(fn func(node netip.AddrPort, in *Instance, state pool.State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -206,7 +206,7 @@ func (d *Decision) Refused() error {
 	if d.Member.removed.IsZero() {
 		d.refused++
 	}
-	if d.Member.passive && !d.dry() {
+	if d.Member.watched() && !d.dry() {
 		d.Member.health.refused()
 	}
 	if d.refused > d.pool.refusals {
@@ -231,11 +231,26 @@ func (d *Decision) Accepted() {
 	}
 	d.tried, d.refused = balance.Set{}, 0
 	d.Member.counters.Opened()
-	if d.Member.passive {
+	if d.Member.watched() {
 		d.Member.health.accepted()
 	}
 	if d.pool.persisted != nil {
 		d.pool.persisted.accepted(d)
+	}
+}
+
+// Silent says that the chosen member did not answer a request: it took too long, or closed a connection that was made for it (rule
+// J-14).
+func (d *Decision) Silent() {
+	if d.Member != nil && d.Member.watched() {
+		d.Member.health.silent()
+	}
+}
+
+// Answered says that the chosen member answered a request.
+func (d *Decision) Answered() {
+	if d.Member != nil && d.Member.watched() {
+		d.Member.health.answered()
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What failed traffic does to a member of a pool with passive_health: so many connects that fail one after the other mark it
-// down, for so long. Then traffic may try it again, and the first failure marks it again.
+// What failed traffic does to a member of a pool with passive_health: so many connects that fail one after the other, or requests
+// that get no answer, mark it down, for so long. Then traffic may try it again, and the first failure marks it again.
 const (
 	passiveFailures = 3
 	passiveDown     = 10 * time.Second
@@ -25,16 +25,21 @@ type Health struct {
 
 	probed   atomic.Int64                           // see Probed
 	retried  atomic.Int64                           // when the mark of traffic last ended, nanoseconds since 1970
-	failures atomic.Uint32                          // of traffic, one after the other
+	failures atomic.Uint32                          // connects of traffic that failed, one after the other
+	silences atomic.Uint32                          // requests without an answer, one after the other
 	told     func(member netip.AddrPort, down bool) // of marks; nil: nobody
 	member   netip.AddrPort
 
 	mu     sync.Mutex
-	marked *time.Timer // ends the mark of traffic
+	marked bool        // by traffic
+	unmark *time.Timer // ends the mark; nil: it lasts until Retry
 }
 
-// passiveBit is set in marks while traffic has marked the member down.
-const passiveBit = 1
+// What is set in marks: passiveBit while traffic has marked the member down, guardedBit while it is guarded.
+const (
+	passiveBit = 1 << iota
+	guardedBit
+)
 
 // Node is what the members of all pools at one node address have together.
 type Node struct {
@@ -106,15 +111,46 @@ func (n *Node) SetWeight(w uint32) { n.found.weight.Store(w) }
 // Marked reports whether traffic has marked the member down.
 func (h *Health) Marked() bool { return h.marks.Load()&passiveBit != 0 }
 
-// refused notes that a connect of traffic failed.
-func (h *Health) refused() {
-	if h.failures.Add(1) < passiveFailures || h.Marked() {
-		return
-	}
+// Guard has the first failure of traffic mark the member down, in whatever pool, until Retry: a health checker looks after it then
+// (rules J-14, J-16).
+func (h *Health) Guard() {
 	h.mu.Lock()
-	fresh := h.marked == nil
+	h.marks.Or(guardedBit)
+	h.mu.Unlock()
+}
+
+// Unguard ends that, and the mark with it, of which nobody is told.
+func (h *Health) Unguard() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.guarded() {
+		h.marks.And(^uint32(guardedBit))
+		h.clear()
+	}
+}
+
+func (h *Health) guarded() bool { return h.marks.Load()&guardedBit != 0 }
+
+// refused notes that a connect of traffic failed, silent that a request of traffic got no answer.
+func (h *Health) refused() { h.failed(&h.failures) }
+func (h *Health) silent()  { h.failed(&h.silences) }
+
+// failed counts a failure, which may mark the member down.
+func (h *Health) failed(count *atomic.Uint32) {
+	if n := count.Add(1); !h.Marked() && (n >= passiveFailures || h.guarded()) {
+		h.mark()
+	}
+}
+
+// mark marks the member down.
+func (h *Health) mark() {
+	h.mu.Lock()
+	fresh := !h.marked
 	if fresh {
-		h.marked = time.AfterFunc(passiveDown, h.Retry)
+		h.marked = true
+		if !h.guarded() {
+			h.unmark = time.AfterFunc(passiveDown, h.Retry)
+		}
 		h.marks.Or(passiveBit)
 	}
 	h.mu.Unlock()
@@ -123,28 +159,40 @@ func (h *Health) refused() {
 	}
 }
 
-// accepted notes that a connect of traffic succeeded.
-func (h *Health) accepted() {
-	if h.failures.Load() != 0 {
-		h.failures.Store(0)
+// accepted notes that a connect of traffic succeeded, answered that a request was answered.
+func (h *Health) accepted() { clearCount(&h.failures) }
+func (h *Health) answered() { clearCount(&h.silences) }
+
+func clearCount(n *atomic.Uint32) {
+	if n.Load() != 0 {
+		n.Store(0)
 	}
 }
 
-// Retry takes the mark of traffic away: the member may be tried again.
+// Retry takes the mark of traffic away: the member may be tried again, and one more failure marks it again.
 func (h *Health) Retry() {
 	h.mu.Lock()
-	marked := h.marked != nil
-	if marked { // one more failure marks again
-		h.marked.Stop()
-		h.marked = nil
-		h.failures.Store(passiveFailures - 1)
-		h.marks.And(^uint32(passiveBit))
-		h.retried.Store(time.Now().UnixNano())
-	}
+	marked := h.clear()
 	h.mu.Unlock()
 	if marked && h.told != nil {
 		h.told(h.member, false)
 	}
+}
+
+// clear takes the mark away. It reports whether there was one. The caller holds the lock.
+func (h *Health) clear() bool {
+	if !h.marked {
+		return false
+	}
+	if h.unmark != nil {
+		h.unmark.Stop()
+	}
+	h.marked, h.unmark = false, nil
+	h.failures.Store(passiveFailures - 1)
+	h.silences.Store(passiveFailures - 1)
+	h.marks.And(^uint32(passiveBit))
+	h.retried.Store(time.Now().UnixNano())
+	return true
 }
 
 // Healths holds the health of members and what is known of node addresses, for as long as anybody holds that. The zero value is
@@ -187,6 +235,20 @@ func (h *Healths) Address(addr netip.Addr) State {
 	}
 	return Unchecked
 }
+
+// Marks lists the members that traffic has marked down, in no order.
+func (h *Healths) Marks() []netip.AddrPort {
+	var list []netip.AddrPort
+	h.members.each(func(member netip.AddrPort, health *Health) {
+		if health.Marked() {
+			list = append(list, member)
+		}
+	})
+	return list
+}
+
+// Mark marks a member down as failures of traffic do.
+func (h *Healths) Mark(member netip.AddrPort) { h.Of(member).mark() }
 
 // Len returns how many members are known, for tests of what is forgotten.
 func (h *Healths) Len() int { return h.members.Len() }

@@ -128,6 +128,9 @@ func (m *Member) Health() *Health { return m.health }
 // Counters returns what is counted about the member; it is shared with the same member in other snapshots.
 func (m *Member) Counters() *Counters { return m.counters }
 
+// watched reports whether failures of traffic are counted.
+func (m *Member) watched() bool { return m.passive || m.health.guarded() }
+
 // full reports whether a limit is reached now.
 func (m *Member) full() bool {
 	return m.Limit > 0 && m.counters.Current() >= uint64(m.Limit) || m.health.connections.full(m.ServiceLimit) ||

@@ -63,6 +63,17 @@ func (r *Registry[K, V]) get(key K) *V {
 	return r.held[key].Value()
 }
 
+// each calls fn for each value that somebody holds, in no order.
+func (r *Registry[K, V]) each(fn func(K, *V)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, held := range r.held {
+		if v := held.Value(); v != nil {
+			fn(key, v)
+		}
+	}
+}
+
 func (r *Registry[K, V]) forget(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -80,6 +80,8 @@ func legacy(t *rapid.T, table *grammar.Table, i int) *pb.Object {
 		name = fmt.Sprintf("10.9.0.%d:443", i)
 	case grammar.KindMonitorUse:
 		name = fmt.Sprintf("*:%d", i+1)
+	case grammar.KindActive:
+		name = fmt.Sprintf("10.9.0.%d:80", i)
 	}
 	m.Set(m.Descriptor().Fields().ByNumber(2), protoreflect.ValueOfString(name))
 	fill(t, m.Interface(), table)
@@ -97,6 +99,8 @@ func legacy(t *rapid.T, table *grammar.Table, i int) *pb.Object {
 		m.Interface = "exp0"
 	case *pb.Alias:
 		m.Address = "10.9.0.200"
+	case *pb.Active:
+		m.Send, m.Recv = proto.String(`GET /\r\n`), proto.String("")
 	case *pb.Nat:
 		m.To = "10.9.0.201"
 		if list != nil {

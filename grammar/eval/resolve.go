@@ -54,7 +54,7 @@ func (e *evaluator) namesHosts(s *grammar.Statement) bool {
 // of a VLAN.
 func hasAddress(kind, name string) bool {
 	_, _, hasPort := config.SplitAddress(name)
-	return kind == "virtual" && hasPort || kind == "virtual_address" || kind == "node" || kind == "monitor_use"
+	return kind == "virtual" && hasPort || kind == "virtual_address" || kind == "node" || kind == "monitor_use" || kind == "active"
 }
 
 // eachAddress visits every address of a statement that a person may write as a host name.
@@ -85,6 +85,8 @@ func eachAddress(s *grammar.Statement, fn func(text *string, where at)) {
 		fn(&k.Node.Address, key)
 	case *pb.Object_MonitorUse:
 		fn(&k.MonitorUse.Target, key)
+	case *pb.Object_Active:
+		fn(&k.Active.Target, key)
 	case *pb.Object_Monitor:
 		urlAddress(k.Monitor, key, fn)
 	}

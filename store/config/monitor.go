@@ -15,11 +15,12 @@ import (
 // monitorDepth is how many monitors may derive from each other before it counts as a circle.
 const monitorDepth = 32
 
-// Monitors that stand for the checks of 3.x: the ping of each node address, and the simple check of each member on a port, whose
-// name is followed by the port.
+// Monitors that stand for the checks of 3.x: the ping of each node address, the simple check of each member on a port, whose name is
+// followed by the port, and the check by a line of bigd.conf, followed by what that line is of: PORT or ADDRESS:PORT.
 const (
 	PingMonitor    = "tping_node"
 	ServiceMonitor = "tping_svc"
+	ActiveMonitor  = "active"
 )
 
 // FindMonitor returns a monitor, or the template of that name; nil if there is none. It is not to be changed.
@@ -41,29 +42,85 @@ var templateMonitors = func() map[string]*pb.Monitor {
 	return byName
 }()
 
-// legacyMonitor is the check that tping_node and timeout_node, or tping_svc and timeout_svc of a port, ask for; nil where they do
-// not. Without a timeout it is three intervals and a second, without an interval the usual one.
+// legacyMonitor is the check that tping_node and timeout_node, tping_svc and timeout_svc of a port, or a line of bigd.conf ask for;
+// nil where they do not. Without a timeout it is three intervals and a second, without an interval the usual one.
 func legacyMonitor(v View, name string) *pb.Monitor {
-	word, port, _ := strings.Cut(name, " ")
+	word, of, _ := strings.Cut(name, " ")
 	var interval, timeout *uint32
-	m := &pb.Monitor{Name: name}
+	var m *pb.Monitor
 	switch word {
 	case PingMonitor:
 		g := Globals(v)
-		m.Use, interval, timeout = "icmp", g.TpingNode, g.TimeoutNode
+		if interval, timeout = g.TpingNode, g.TimeoutNode; interval != nil || timeout != nil {
+			m = &pb.Monitor{Use: "icmp"}
+		}
 	case ServiceMonitor:
-		if s := v.Get("service/" + port).GetService(); s != nil {
-			m.Use, interval, timeout = "tcp", s.Tping, s.TpingTimeout
+		s := v.Get("service/" + of).GetService()
+		if interval, timeout = serviceTimes(s); interval != nil || timeout != nil {
+			m = &pb.Monitor{Use: "tcp"}
+		}
+	case ActiveMonitor:
+		target := activeTarget(of)
+		if a := v.Get("active/" + target).GetActive(); a != nil {
+			m = activeMonitor(a)
+			_, port, _ := SplitAddress(target)
+			interval, timeout = serviceTimes(v.Get("service/" + strconv.Itoa(int(port))).GetService())
 		}
 	}
-	if interval == nil && timeout == nil || interval != nil && *interval == 0 {
+	if m == nil || interval != nil && *interval == 0 {
 		return nil
 	}
-	m.Interval, m.Timeout = interval, timeout
-	if timeout == nil {
-		m.Timeout = proto.Uint32(3*m.GetInterval() + 1)
+	m.Name, m.Interval, m.Timeout = name, interval, timeout
+	if interval != nil && timeout == nil {
+		m.Timeout = proto.Uint32(3**interval + 1)
 	}
 	return m
+}
+
+func serviceTimes(s *pb.Service) (interval, timeout *uint32) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.Tping, s.TpingTimeout
+}
+
+// activeMonitor is the check that a line of bigd.conf asks for: of an answer that matches, or any; without a text to send, of a
+// connection. A text that begins as a request of HTTP does is completed to one.
+func activeMonitor(a *pb.Active) *pb.Monitor {
+	m := &pb.Monitor{Use: "tcp", Send: a.Send, Recv: a.Recv}
+	if method, _, ok := strings.Cut(a.GetSend(), " "); ok && (method == "GET" || method == "HEAD" || method == "POST") {
+		m.Use = "http"
+		if a.GetRecv() == "" {
+			m.Recv = proto.String(".")
+		}
+	}
+	return m
+}
+
+// activeTarget is the target of the line of bigd.conf for PORT or ADDRESS:PORT, activeName the monitor of one with a target.
+func activeTarget(of string) string {
+	if strings.Contains(of, ":") {
+		return of
+	}
+	return "*:" + of
+}
+
+func activeName(target string) string {
+	return ActiveMonitor + " " + strings.TrimPrefix(target, "*:")
+}
+
+// MonitorObject is the key of the object by which a monitor is configured: checks of 3.x have no monitor of their own.
+func MonitorObject(name string) string {
+	word, of, _ := strings.Cut(name, " ")
+	switch word {
+	case PingMonitor:
+		return "global"
+	case ServiceMonitor:
+		return "service/" + of
+	case ActiveMonitor:
+		return "active/" + activeTarget(of)
+	}
+	return "monitor/" + name
 }
 
 // MonitorSettings joins a monitor with those that it is derived from: what is said closest to it counts. Template is the name of
@@ -77,7 +134,7 @@ func MonitorSettings(v View, name string) (m *pb.Monitor, template string) {
 		proto.Merge(m, &pb.Monitor{
 			Name: part.Name, Interval: part.Interval, Timeout: part.Timeout, Dest: part.Dest, Send: part.Send, Recv: part.Recv,
 			Username: part.Username, Password: part.Password, Url: part.Url, Transparent: part.Transparent, Reverse: part.Reverse,
-			Run: part.Run, Args: part.Args,
+			Run: part.Run, Args: part.Args, ActiveHealthcheck: part.ActiveHealthcheck, HealthcheckRetries: part.HealthcheckRetries,
 		})
 		if templateMonitors[part.GetName()] == part && part.GetUse() == "" {
 			template = part.GetName()
@@ -193,13 +250,24 @@ func MonitorsOf(v View, node string) (names []string, enabled bool) {
 	if len(names) == 0 {
 		legacy := PingMonitor
 		if isMember {
-			legacy = ServiceMonitor + " " + strconv.Itoa(int(port))
+			legacy = legacyService(v, node, strconv.Itoa(int(port)))
 		}
 		if legacyMonitor(v, legacy) != nil {
 			names = []string{legacy}
 		}
 	}
 	return names, enabled
+}
+
+// legacyService names the check of a member as 3.x has it: by the line of bigd.conf of its address and port, by that of its port, or
+// the simple one.
+func legacyService(v View, node, port string) string {
+	for _, target := range []string{node, "*:" + port} {
+		if v.Get("active/"+target) != nil {
+			return activeName(target)
+		}
+	}
+	return ServiceMonitor + " " + port
 }
 
 // MonitorEnabled reports whether a monitor is switched on; the one that it is derived from does not matter.

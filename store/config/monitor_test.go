@@ -109,6 +109,53 @@ func TestLegacyMonitors(t *testing.T) {
 	}
 }
 
+// TestActiveLines: lines of bigd.conf: that of an address and port comes first, then that of the port, then the simple check; a monitor
+// comes before all. The times are those of the port.
+func TestActiveLines(t *testing.T) {
+	n := proto.Uint32
+	line := func(target string, texts ...string) *pb.Object {
+		a := &pb.Active{Target: target}
+		if len(texts) > 0 {
+			a.Send = &texts[0]
+		}
+		if len(texts) > 1 {
+			a.Recv = &texts[1]
+		}
+		return &pb.Object{Kind: &pb.Object_Active{Active: a}}
+	}
+	service := func(port uint32, tping, timeout *uint32) *pb.Object {
+		return &pb.Object{Kind: &pb.Object_Service{Service: &pb.Service{Port: port, Tping: tping, TpingTimeout: timeout}}}
+	}
+	v := NewTree(
+		service(80, n(61), n(129)), service(81, n(10), nil), service(82, n(0), nil), service(83, n(7), nil),
+		line("10.1.1.1:80", "GET /one", "ok"), line("*:80", "GET /"), line("*:81", "hello", "^220"), line("*:82"), line("*:84"),
+		line("10.1.1.2:85", "HEAD / HTTP/1.0", ""), line("[2001:db8::1]:80", "", "^+OK"),
+		&pb.Object{Kind: &pb.Object_MonitorUse{MonitorUse: &pb.MonitorUse{Target: "10.1.1.9:80", Monitors: []string{"tcp"}}}},
+	)
+	for node, want := range map[string]string{
+		"10.1.1.1:80":      `active 10.1.1.1:80 http 61 129 "GET /one" "ok" active/10.1.1.1:80`,
+		"10.1.1.2:80":      `active 80 http 61 129 "GET /" "." active/*:80`,
+		"10.1.1.1:81":      `active 81 tcp 10 31 "hello" "^220" active/*:81`,
+		"10.1.1.1:82":      "", // tping_svc 82 0
+		"10.1.1.1:83":      `tping_svc 83 tcp 7 22 "" "" service/83`,
+		"10.1.1.1:84":      `active 84 tcp 5 16 "" "" active/*:84`,
+		"10.1.1.2:85":      `active 10.1.1.2:85 http 5 16 "HEAD / HTTP/1.0" "." active/10.1.1.2:85`,
+		"[2001:db8::1]:80": `active [2001:db8::1]:80 tcp 61 129 "" "^+OK" active/[2001:db8::1]:80`,
+		"10.1.1.9:80":      `tcp tcp 5 16 "" "" monitor/tcp`,
+		"10.1.1.1":         "",
+	} {
+		names, enabled := MonitorsOf(v, node)
+		got := ""
+		for _, name := range names {
+			m, template := MonitorSettings(v, name)
+			got += fmt.Sprintf("%s %s %d %d %q %q %s\n", name, template, m.GetInterval(), m.GetTimeout(), m.GetSend(), m.GetRecv(), MonitorObject(name))
+		}
+		if strings.TrimSpace(got) != want || !enabled {
+			t.Errorf("%s: %s enabled %t, want %s", node, got, enabled, want)
+		}
+	}
+}
+
 // TestMonitorSettings: what is said closest to a monitor counts.
 func TestMonitorSettings(t *testing.T) {
 	monitor := func(m *pb.Monitor) *pb.Object { return &pb.Object{Kind: &pb.Object_Monitor{Monitor: m}} }

@@ -1579,6 +1579,7 @@ type Object struct {
 	//	*Object_MonitorUse
 	//	*Object_Kept
 	//	*Object_Vlangroup
+	//	*Object_Active
 	Kind          isObject_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1828,6 +1829,15 @@ func (x *Object) GetVlangroup() *Vlangroup {
 	return nil
 }
 
+func (x *Object) GetActive() *Active {
+	if x != nil {
+		if x, ok := x.Kind.(*Object_Active); ok {
+			return x.Active
+		}
+	}
+	return nil
+}
+
 type isObject_Kind interface {
 	isObject_Kind()
 }
@@ -1924,6 +1934,10 @@ type Object_Vlangroup struct {
 	Vlangroup *Vlangroup `protobuf:"bytes,23,opt,name=vlangroup,proto3,oneof"`
 }
 
+type Object_Active struct {
+	Active *Active `protobuf:"bytes,24,opt,name=active,proto3,oneof"`
+}
+
 func (*Object_Global) isObject_Kind() {}
 
 func (*Object_Pool) isObject_Kind() {}
@@ -1969,6 +1983,8 @@ func (*Object_MonitorUse) isObject_Kind() {}
 func (*Object_Kept) isObject_Kind() {}
 
 func (*Object_Vlangroup) isObject_Kind() {}
+
+func (*Object_Active) isObject_Kind() {}
 
 // Kept is a statement that is accepted and printed back whole, but not in effect.
 type Kept struct {
@@ -5460,9 +5476,13 @@ type Monitor struct {
 	Args        []string `protobuf:"bytes,15,rep,name=args,proto3" json:"args,omitempty"`
 	Enabled     *bool    `protobuf:"varint,16,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
 	// Attributes of templates that nothing here acts on, "NAME VALUE".
-	Others        []string `protobuf:"bytes,17,rep,name=others,proto3" json:"others,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Others []string `protobuf:"bytes,17,rep,name=others,proto3" json:"others,omitempty"`
+	// Of health_checker (rule J-16): members that are well are probed too, and after how many probes in a row without success one of
+	// them is not.
+	ActiveHealthcheck  *bool   `protobuf:"varint,18,opt,name=active_healthcheck,json=activeHealthcheck,proto3,oneof" json:"active_healthcheck,omitempty"`
+	HealthcheckRetries *uint32 `protobuf:"varint,19,opt,name=healthcheck_retries,json=healthcheckRetries,proto3,oneof" json:"healthcheck_retries,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Monitor) Reset() {
@@ -5614,6 +5634,91 @@ func (x *Monitor) GetOthers() []string {
 	return nil
 }
 
+func (x *Monitor) GetActiveHealthcheck() bool {
+	if x != nil && x.ActiveHealthcheck != nil {
+		return *x.ActiveHealthcheck
+	}
+	return false
+}
+
+func (x *Monitor) GetHealthcheckRetries() uint32 {
+	if x != nil && x.HealthcheckRetries != nil {
+		return *x.HealthcheckRetries
+	}
+	return 0
+}
+
+// Active is a line of bigd.conf (3.x): how a service is checked, which tping_svc and timeout_svc of its port time. The line of an
+// address and port comes before that of the port. Key: active/ADDRESS:PORT or active/*:PORT.
+type Active struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Meta   *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Target string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	// What is sent, and a regular expression that the answer must match.
+	Send          *string `protobuf:"bytes,3,opt,name=send,proto3,oneof" json:"send,omitempty"`
+	Recv          *string `protobuf:"bytes,4,opt,name=recv,proto3,oneof" json:"recv,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Active) Reset() {
+	*x = Active{}
+	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Active) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Active) ProtoMessage() {}
+
+func (x *Active) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Active.ProtoReflect.Descriptor instead.
+func (*Active) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Active) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Active) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Active) GetSend() string {
+	if x != nil && x.Send != nil {
+		return *x.Send
+	}
+	return ""
+}
+
+func (x *Active) GetRecv() string {
+	if x != nil && x.Recv != nil {
+		return *x.Recv
+	}
+	return ""
+}
+
 // MonitorUse associates monitors with a node, an address or a port. Key: monitor_use/ADDRESS, ADDRESS:PORT or *:PORT.
 type MonitorUse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -5629,7 +5734,7 @@ type MonitorUse struct {
 
 func (x *MonitorUse) Reset() {
 	*x = MonitorUse{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5641,7 +5746,7 @@ func (x *MonitorUse) String() string {
 func (*MonitorUse) ProtoMessage() {}
 
 func (x *MonitorUse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[36]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5654,7 +5759,7 @@ func (x *MonitorUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonitorUse.ProtoReflect.Descriptor instead.
 func (*MonitorUse) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MonitorUse) GetMeta() *Meta {
@@ -5701,7 +5806,7 @@ type Snat struct {
 
 func (x *Snat) Reset() {
 	*x = Snat{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5713,7 +5818,7 @@ func (x *Snat) String() string {
 func (*Snat) ProtoMessage() {}
 
 func (x *Snat) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[37]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5726,7 +5831,7 @@ func (x *Snat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snat.ProtoReflect.Descriptor instead.
 func (*Snat) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Snat) GetMeta() *Meta {
@@ -5791,7 +5896,7 @@ type Nat struct {
 
 func (x *Nat) Reset() {
 	*x = Nat{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5803,7 +5908,7 @@ func (x *Nat) String() string {
 func (*Nat) ProtoMessage() {}
 
 func (x *Nat) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[38]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5816,7 +5921,7 @@ func (x *Nat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nat.ProtoReflect.Descriptor instead.
 func (*Nat) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Nat) GetMeta() *Meta {
@@ -5916,7 +6021,7 @@ type Proxy struct {
 
 func (x *Proxy) Reset() {
 	*x = Proxy{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6033,7 @@ func (x *Proxy) String() string {
 func (*Proxy) ProtoMessage() {}
 
 func (x *Proxy) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[39]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6046,7 @@ func (x *Proxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proxy.ProtoReflect.Descriptor instead.
 func (*Proxy) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Proxy) GetMeta() *Meta {
@@ -6041,7 +6146,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6053,7 +6158,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[40]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6066,7 +6171,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Interface) GetMeta() *Meta {
@@ -6161,7 +6266,7 @@ type Ipalias struct {
 
 func (x *Ipalias) Reset() {
 	*x = Ipalias{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6173,7 +6278,7 @@ func (x *Ipalias) String() string {
 func (*Ipalias) ProtoMessage() {}
 
 func (x *Ipalias) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[41]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6186,7 +6291,7 @@ func (x *Ipalias) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ipalias.ProtoReflect.Descriptor instead.
 func (*Ipalias) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Ipalias) GetMeta() *Meta {
@@ -6243,7 +6348,7 @@ type Alias struct {
 
 func (x *Alias) Reset() {
 	*x = Alias{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6255,7 +6360,7 @@ func (x *Alias) String() string {
 func (*Alias) ProtoMessage() {}
 
 func (x *Alias) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[42]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6268,7 +6373,7 @@ func (x *Alias) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alias.ProtoReflect.Descriptor instead.
 func (*Alias) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Alias) GetMeta() *Meta {
@@ -6311,7 +6416,7 @@ type Vlan struct {
 
 func (x *Vlan) Reset() {
 	*x = Vlan{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6428,7 @@ func (x *Vlan) String() string {
 func (*Vlan) ProtoMessage() {}
 
 func (x *Vlan) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[43]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6441,7 @@ func (x *Vlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vlan.ProtoReflect.Descriptor instead.
 func (*Vlan) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Vlan) GetMeta() *Meta {
@@ -6415,7 +6520,7 @@ type Vlangroup struct {
 
 func (x *Vlangroup) Reset() {
 	*x = Vlangroup{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6427,7 +6532,7 @@ func (x *Vlangroup) String() string {
 func (*Vlangroup) ProtoMessage() {}
 
 func (x *Vlangroup) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[44]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6440,7 +6545,7 @@ func (x *Vlangroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vlangroup.ProtoReflect.Descriptor instead.
 func (*Vlangroup) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Vlangroup) GetMeta() *Meta {
@@ -6488,7 +6593,7 @@ type SelfAddress struct {
 
 func (x *SelfAddress) Reset() {
 	*x = SelfAddress{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6500,7 +6605,7 @@ func (x *SelfAddress) String() string {
 func (*SelfAddress) ProtoMessage() {}
 
 func (x *SelfAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[45]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6513,7 +6618,7 @@ func (x *SelfAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelfAddress.ProtoReflect.Descriptor instead.
 func (*SelfAddress) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SelfAddress) GetMeta() *Meta {
@@ -6584,7 +6689,7 @@ type Trunk struct {
 
 func (x *Trunk) Reset() {
 	*x = Trunk{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6701,7 @@ func (x *Trunk) String() string {
 func (*Trunk) ProtoMessage() {}
 
 func (x *Trunk) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[46]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6714,7 @@ func (x *Trunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trunk.ProtoReflect.Descriptor instead.
 func (*Trunk) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Trunk) GetMeta() *Meta {
@@ -6646,7 +6751,7 @@ type Stp struct {
 
 func (x *Stp) Reset() {
 	*x = Stp{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6658,7 +6763,7 @@ func (x *Stp) String() string {
 func (*Stp) ProtoMessage() {}
 
 func (x *Stp) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[47]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6671,7 +6776,7 @@ func (x *Stp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stp.ProtoReflect.Descriptor instead.
 func (*Stp) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Stp) GetMeta() *Meta {
@@ -6715,7 +6820,7 @@ type Authz struct {
 
 func (x *Authz) Reset() {
 	*x = Authz{}
-	mi := &file_bigpipe_v1_config_proto_msgTypes[48]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6727,7 +6832,7 @@ func (x *Authz) String() string {
 func (*Authz) ProtoMessage() {}
 
 func (x *Authz) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_config_proto_msgTypes[48]
+	mi := &file_bigpipe_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6740,7 +6845,7 @@ func (x *Authz) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authz.ProtoReflect.Descriptor instead.
 func (*Authz) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_bigpipe_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Authz) GetMeta() *Meta {
@@ -6787,7 +6892,7 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"attributes\x18\x04 \x03(\v2\x1d.bigpipe.v1.AttributePositionR\n" +
 	"attributes\"6\n" +
 	"\x06Config\x12,\n" +
-	"\aobjects\x18\x01 \x03(\v2\x12.bigpipe.v1.ObjectR\aobjects\"\xb8\b\n" +
+	"\aobjects\x18\x01 \x03(\v2\x12.bigpipe.v1.ObjectR\aobjects\"\xe6\b\n" +
 	"\x06Object\x12,\n" +
 	"\x06global\x18\x01 \x01(\v2\x12.bigpipe.v1.GlobalH\x00R\x06global\x12&\n" +
 	"\x04pool\x18\x02 \x01(\v2\x10.bigpipe.v1.PoolH\x00R\x04pool\x12&\n" +
@@ -6813,7 +6918,8 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\vmonitor_use\x18\x15 \x01(\v2\x16.bigpipe.v1.MonitorUseH\x00R\n" +
 	"monitorUse\x12&\n" +
 	"\x04kept\x18\x16 \x01(\v2\x10.bigpipe.v1.KeptH\x00R\x04kept\x125\n" +
-	"\tvlangroup\x18\x17 \x01(\v2\x15.bigpipe.v1.VlangroupH\x00R\tvlangroupB\x06\n" +
+	"\tvlangroup\x18\x17 \x01(\v2\x15.bigpipe.v1.VlangroupH\x00R\tvlangroup\x12,\n" +
+	"\x06active\x18\x18 \x01(\v2\x12.bigpipe.v1.ActiveH\x00R\x06activeB\x06\n" +
 	"\x04kind\"Z\n" +
 	"\x04Kept\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x18\n" +
@@ -7365,7 +7471,7 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\bnetworks\x18\x03 \x03(\v2\x18.bigpipe.v1.ClassNetworkR\bnetworks\"B\n" +
 	"\fClassNetwork\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
-	"\anetmask\x18\x02 \x01(\tR\anetmask\"\xe7\x04\n" +
+	"\anetmask\x18\x02 \x01(\tR\anetmask\"\x80\x06\n" +
 	"\aMonitor\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -7385,7 +7491,9 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"R\x03run\x88\x01\x01\x12\x12\n" +
 	"\x04args\x18\x0f \x03(\tR\x04args\x12\x1d\n" +
 	"\aenabled\x18\x10 \x01(\bH\vR\aenabled\x88\x01\x01\x12\x16\n" +
-	"\x06others\x18\x11 \x03(\tR\x06othersB\v\n" +
+	"\x06others\x18\x11 \x03(\tR\x06others\x122\n" +
+	"\x12active_healthcheck\x18\x12 \x01(\bH\fR\x11activeHealthcheck\x88\x01\x01\x124\n" +
+	"\x13healthcheck_retries\x18\x13 \x01(\rH\rR\x12healthcheckRetries\x88\x01\x01B\v\n" +
 	"\t_intervalB\n" +
 	"\n" +
 	"\b_timeoutB\a\n" +
@@ -7400,7 +7508,16 @@ const file_bigpipe_v1_config_proto_rawDesc = "" +
 	"\b_reverseB\x06\n" +
 	"\x04_runB\n" +
 	"\n" +
-	"\b_enabled\"\x91\x01\n" +
+	"\b_enabledB\x15\n" +
+	"\x13_active_healthcheckB\x16\n" +
+	"\x14_healthcheck_retries\"\x8a\x01\n" +
+	"\x06Active\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x17\n" +
+	"\x04send\x18\x03 \x01(\tH\x00R\x04send\x88\x01\x01\x12\x17\n" +
+	"\x04recv\x18\x04 \x01(\tH\x01R\x04recv\x88\x01\x01B\a\n" +
+	"\x05_sendB\a\n" +
+	"\x05_recv\"\x91\x01\n" +
 	"\n" +
 	"MonitorUse\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.bigpipe.v1.MetaR\x04meta\x12\x16\n" +
@@ -7724,7 +7841,7 @@ func file_bigpipe_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 23)
-var file_bigpipe_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_bigpipe_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_bigpipe_v1_config_proto_goTypes = []any{
 	(LbMode)(0),               // 0: bigpipe.v1.LbMode
 	(PersistMode)(0),          // 1: bigpipe.v1.PersistMode
@@ -7785,19 +7902,20 @@ var file_bigpipe_v1_config_proto_goTypes = []any{
 	(*ClassContents)(nil),     // 56: bigpipe.v1.ClassContents
 	(*ClassNetwork)(nil),      // 57: bigpipe.v1.ClassNetwork
 	(*Monitor)(nil),           // 58: bigpipe.v1.Monitor
-	(*MonitorUse)(nil),        // 59: bigpipe.v1.MonitorUse
-	(*Snat)(nil),              // 60: bigpipe.v1.Snat
-	(*Nat)(nil),               // 61: bigpipe.v1.Nat
-	(*Proxy)(nil),             // 62: bigpipe.v1.Proxy
-	(*Interface)(nil),         // 63: bigpipe.v1.Interface
-	(*Ipalias)(nil),           // 64: bigpipe.v1.Ipalias
-	(*Alias)(nil),             // 65: bigpipe.v1.Alias
-	(*Vlan)(nil),              // 66: bigpipe.v1.Vlan
-	(*Vlangroup)(nil),         // 67: bigpipe.v1.Vlangroup
-	(*SelfAddress)(nil),       // 68: bigpipe.v1.SelfAddress
-	(*Trunk)(nil),             // 69: bigpipe.v1.Trunk
-	(*Stp)(nil),               // 70: bigpipe.v1.Stp
-	(*Authz)(nil),             // 71: bigpipe.v1.Authz
+	(*Active)(nil),            // 59: bigpipe.v1.Active
+	(*MonitorUse)(nil),        // 60: bigpipe.v1.MonitorUse
+	(*Snat)(nil),              // 61: bigpipe.v1.Snat
+	(*Nat)(nil),               // 62: bigpipe.v1.Nat
+	(*Proxy)(nil),             // 63: bigpipe.v1.Proxy
+	(*Interface)(nil),         // 64: bigpipe.v1.Interface
+	(*Ipalias)(nil),           // 65: bigpipe.v1.Ipalias
+	(*Alias)(nil),             // 66: bigpipe.v1.Alias
+	(*Vlan)(nil),              // 67: bigpipe.v1.Vlan
+	(*Vlangroup)(nil),         // 68: bigpipe.v1.Vlangroup
+	(*SelfAddress)(nil),       // 69: bigpipe.v1.SelfAddress
+	(*Trunk)(nil),             // 70: bigpipe.v1.Trunk
+	(*Stp)(nil),               // 71: bigpipe.v1.Stp
+	(*Authz)(nil),             // 72: bigpipe.v1.Authz
 }
 var file_bigpipe_v1_config_proto_depIdxs = []int32{
 	23,  // 0: bigpipe.v1.Meta.position:type_name -> bigpipe.v1.Position
@@ -7812,111 +7930,113 @@ var file_bigpipe_v1_config_proto_depIdxs = []int32{
 	36,  // 9: bigpipe.v1.Object.service:type_name -> bigpipe.v1.Service
 	58,  // 10: bigpipe.v1.Object.monitor:type_name -> bigpipe.v1.Monitor
 	55,  // 11: bigpipe.v1.Object.class:type_name -> bigpipe.v1.Class
-	60,  // 12: bigpipe.v1.Object.snat:type_name -> bigpipe.v1.Snat
-	61,  // 13: bigpipe.v1.Object.nat:type_name -> bigpipe.v1.Nat
-	62,  // 14: bigpipe.v1.Object.proxy:type_name -> bigpipe.v1.Proxy
-	63,  // 15: bigpipe.v1.Object.interface:type_name -> bigpipe.v1.Interface
-	64,  // 16: bigpipe.v1.Object.ipalias:type_name -> bigpipe.v1.Ipalias
-	65,  // 17: bigpipe.v1.Object.alias:type_name -> bigpipe.v1.Alias
-	66,  // 18: bigpipe.v1.Object.vlan:type_name -> bigpipe.v1.Vlan
-	68,  // 19: bigpipe.v1.Object.self:type_name -> bigpipe.v1.SelfAddress
-	69,  // 20: bigpipe.v1.Object.trunk:type_name -> bigpipe.v1.Trunk
-	70,  // 21: bigpipe.v1.Object.stp:type_name -> bigpipe.v1.Stp
-	71,  // 22: bigpipe.v1.Object.authz:type_name -> bigpipe.v1.Authz
-	59,  // 23: bigpipe.v1.Object.monitor_use:type_name -> bigpipe.v1.MonitorUse
+	61,  // 12: bigpipe.v1.Object.snat:type_name -> bigpipe.v1.Snat
+	62,  // 13: bigpipe.v1.Object.nat:type_name -> bigpipe.v1.Nat
+	63,  // 14: bigpipe.v1.Object.proxy:type_name -> bigpipe.v1.Proxy
+	64,  // 15: bigpipe.v1.Object.interface:type_name -> bigpipe.v1.Interface
+	65,  // 16: bigpipe.v1.Object.ipalias:type_name -> bigpipe.v1.Ipalias
+	66,  // 17: bigpipe.v1.Object.alias:type_name -> bigpipe.v1.Alias
+	67,  // 18: bigpipe.v1.Object.vlan:type_name -> bigpipe.v1.Vlan
+	69,  // 19: bigpipe.v1.Object.self:type_name -> bigpipe.v1.SelfAddress
+	70,  // 20: bigpipe.v1.Object.trunk:type_name -> bigpipe.v1.Trunk
+	71,  // 21: bigpipe.v1.Object.stp:type_name -> bigpipe.v1.Stp
+	72,  // 22: bigpipe.v1.Object.authz:type_name -> bigpipe.v1.Authz
+	60,  // 23: bigpipe.v1.Object.monitor_use:type_name -> bigpipe.v1.MonitorUse
 	28,  // 24: bigpipe.v1.Object.kept:type_name -> bigpipe.v1.Kept
-	67,  // 25: bigpipe.v1.Object.vlangroup:type_name -> bigpipe.v1.Vlangroup
-	25,  // 26: bigpipe.v1.Kept.meta:type_name -> bigpipe.v1.Meta
-	25,  // 27: bigpipe.v1.Pool.meta:type_name -> bigpipe.v1.Meta
-	31,  // 28: bigpipe.v1.Pool.members:type_name -> bigpipe.v1.Member
-	0,   // 29: bigpipe.v1.Pool.lb_mode:type_name -> bigpipe.v1.LbMode
-	1,   // 30: bigpipe.v1.Pool.persist_mode:type_name -> bigpipe.v1.PersistMode
-	2,   // 31: bigpipe.v1.Pool.cookie_mode:type_name -> bigpipe.v1.CookieMode
-	3,   // 32: bigpipe.v1.Pool.cookie_samesite:type_name -> bigpipe.v1.CookieSamesite
-	4,   // 33: bigpipe.v1.Pool.cookie_encryption:type_name -> bigpipe.v1.CookieEncryption
-	5,   // 34: bigpipe.v1.Pool.cookie_lifetime:type_name -> bigpipe.v1.CookieLifetime
-	6,   // 35: bigpipe.v1.Pool.token_type:type_name -> bigpipe.v1.TokenType
-	7,   // 36: bigpipe.v1.Pool.token_lifetime:type_name -> bigpipe.v1.TokenLifetime
-	8,   // 37: bigpipe.v1.Pool.token_on_conflict:type_name -> bigpipe.v1.TokenOnConflict
-	3,   // 38: bigpipe.v1.Pool.token_samesite:type_name -> bigpipe.v1.CookieSamesite
-	9,   // 39: bigpipe.v1.Pool.token_secure:type_name -> bigpipe.v1.TokenSecure
-	10,  // 40: bigpipe.v1.Pool.jroute_rewrite:type_name -> bigpipe.v1.JrouteRewrite
-	30,  // 41: bigpipe.v1.Pool.jroute_idempotent:type_name -> bigpipe.v1.IdempotentPattern
-	11,  // 42: bigpipe.v1.Pool.ssl_tickets:type_name -> bigpipe.v1.SslTickets
-	12,  // 43: bigpipe.v1.Pool.ssl_fallback:type_name -> bigpipe.v1.SslFallback
-	13,  // 44: bigpipe.v1.Pool.persist_unavailable:type_name -> bigpipe.v1.Unavailable
-	13,  // 45: bigpipe.v1.Pool.persist_unknown:type_name -> bigpipe.v1.Unavailable
-	14,  // 46: bigpipe.v1.Pool.on_down:type_name -> bigpipe.v1.OnDown
-	25,  // 47: bigpipe.v1.Member.meta:type_name -> bigpipe.v1.Meta
-	25,  // 48: bigpipe.v1.VirtualServer.meta:type_name -> bigpipe.v1.Meta
-	32,  // 49: bigpipe.v1.VirtualServer.pools:type_name -> bigpipe.v1.WeightedPool
-	17,  // 50: bigpipe.v1.VirtualServer.mirror:type_name -> bigpipe.v1.VirtualMirror
-	15,  // 51: bigpipe.v1.VirtualServer.http:type_name -> bigpipe.v1.HttpProcessing
-	16,  // 52: bigpipe.v1.VirtualServer.proxy_protocol:type_name -> bigpipe.v1.ProxyProtocol
-	25,  // 53: bigpipe.v1.VirtualAddress.meta:type_name -> bigpipe.v1.Meta
-	25,  // 54: bigpipe.v1.Node.meta:type_name -> bigpipe.v1.Meta
-	25,  // 55: bigpipe.v1.Service.meta:type_name -> bigpipe.v1.Meta
-	25,  // 56: bigpipe.v1.Global.meta:type_name -> bigpipe.v1.Meta
-	18,  // 57: bigpipe.v1.Global.persist_timer:type_name -> bigpipe.v1.PersistTimer
-	37,  // 58: bigpipe.v1.Global.map_proxies:type_name -> bigpipe.v1.MapProxy
-	38,  // 59: bigpipe.v1.Global.cookie_keys:type_name -> bigpipe.v1.CookieKey
-	0,   // 60: bigpipe.v1.Global.lb:type_name -> bigpipe.v1.LbMode
-	19,  // 61: bigpipe.v1.Global.gateway_failsafe:type_name -> bigpipe.v1.Failsafe
-	20,  // 62: bigpipe.v1.Global.fastflow_active:type_name -> bigpipe.v1.FastflowActive
-	40,  // 63: bigpipe.v1.Global.sysctls:type_name -> bigpipe.v1.Sysctl
-	25,  // 64: bigpipe.v1.Rule.meta:type_name -> bigpipe.v1.Meta
-	42,  // 65: bigpipe.v1.Rule.statement:type_name -> bigpipe.v1.RuleStatement
-	23,  // 66: bigpipe.v1.RuleStatement.position:type_name -> bigpipe.v1.Position
-	44,  // 67: bigpipe.v1.RuleStatement.if:type_name -> bigpipe.v1.RuleIf
-	45,  // 68: bigpipe.v1.RuleStatement.use:type_name -> bigpipe.v1.RuleUse
-	46,  // 69: bigpipe.v1.RuleStatement.discard:type_name -> bigpipe.v1.RuleDiscard
-	47,  // 70: bigpipe.v1.RuleStatement.redirect:type_name -> bigpipe.v1.RuleRedirect
-	48,  // 71: bigpipe.v1.RuleStatement.cache:type_name -> bigpipe.v1.RuleCache
-	49,  // 72: bigpipe.v1.RuleStatement.hash:type_name -> bigpipe.v1.RuleHash
-	43,  // 73: bigpipe.v1.RuleStatement.block:type_name -> bigpipe.v1.RuleBlock
-	42,  // 74: bigpipe.v1.RuleBlock.statements:type_name -> bigpipe.v1.RuleStatement
-	50,  // 75: bigpipe.v1.RuleIf.condition:type_name -> bigpipe.v1.RuleExpression
-	42,  // 76: bigpipe.v1.RuleIf.then:type_name -> bigpipe.v1.RuleStatement
-	42,  // 77: bigpipe.v1.RuleIf.else:type_name -> bigpipe.v1.RuleStatement
-	32,  // 78: bigpipe.v1.RuleUse.pools:type_name -> bigpipe.v1.WeightedPool
-	50,  // 79: bigpipe.v1.RuleCache.condition:type_name -> bigpipe.v1.RuleExpression
-	54,  // 80: bigpipe.v1.RuleHash.variable:type_name -> bigpipe.v1.RuleVariable
-	23,  // 81: bigpipe.v1.RuleExpression.position:type_name -> bigpipe.v1.Position
-	51,  // 82: bigpipe.v1.RuleExpression.or:type_name -> bigpipe.v1.RuleBinary
-	51,  // 83: bigpipe.v1.RuleExpression.and:type_name -> bigpipe.v1.RuleBinary
-	50,  // 84: bigpipe.v1.RuleExpression.not:type_name -> bigpipe.v1.RuleExpression
-	52,  // 85: bigpipe.v1.RuleExpression.comparison:type_name -> bigpipe.v1.RuleComparison
-	54,  // 86: bigpipe.v1.RuleExpression.exists:type_name -> bigpipe.v1.RuleVariable
-	50,  // 87: bigpipe.v1.RuleBinary.left:type_name -> bigpipe.v1.RuleExpression
-	50,  // 88: bigpipe.v1.RuleBinary.right:type_name -> bigpipe.v1.RuleExpression
-	54,  // 89: bigpipe.v1.RuleComparison.variable:type_name -> bigpipe.v1.RuleVariable
-	21,  // 90: bigpipe.v1.RuleComparison.operator:type_name -> bigpipe.v1.RuleOperator
-	53,  // 91: bigpipe.v1.RuleComparison.address:type_name -> bigpipe.v1.RuleAddress
-	22,  // 92: bigpipe.v1.RuleVariable.name:type_name -> bigpipe.v1.RuleVariableName
-	25,  // 93: bigpipe.v1.Class.meta:type_name -> bigpipe.v1.Meta
-	57,  // 94: bigpipe.v1.Class.networks:type_name -> bigpipe.v1.ClassNetwork
-	56,  // 95: bigpipe.v1.Class.contents:type_name -> bigpipe.v1.ClassContents
-	57,  // 96: bigpipe.v1.ClassContents.networks:type_name -> bigpipe.v1.ClassNetwork
-	25,  // 97: bigpipe.v1.Monitor.meta:type_name -> bigpipe.v1.Meta
-	25,  // 98: bigpipe.v1.MonitorUse.meta:type_name -> bigpipe.v1.Meta
-	25,  // 99: bigpipe.v1.Snat.meta:type_name -> bigpipe.v1.Meta
-	25,  // 100: bigpipe.v1.Nat.meta:type_name -> bigpipe.v1.Meta
-	25,  // 101: bigpipe.v1.Proxy.meta:type_name -> bigpipe.v1.Meta
-	25,  // 102: bigpipe.v1.Interface.meta:type_name -> bigpipe.v1.Meta
-	19,  // 103: bigpipe.v1.Interface.failsafe:type_name -> bigpipe.v1.Failsafe
-	25,  // 104: bigpipe.v1.Ipalias.meta:type_name -> bigpipe.v1.Meta
-	25,  // 105: bigpipe.v1.Alias.meta:type_name -> bigpipe.v1.Meta
-	25,  // 106: bigpipe.v1.Vlan.meta:type_name -> bigpipe.v1.Meta
-	25,  // 107: bigpipe.v1.Vlangroup.meta:type_name -> bigpipe.v1.Meta
-	25,  // 108: bigpipe.v1.SelfAddress.meta:type_name -> bigpipe.v1.Meta
-	25,  // 109: bigpipe.v1.Trunk.meta:type_name -> bigpipe.v1.Meta
-	25,  // 110: bigpipe.v1.Stp.meta:type_name -> bigpipe.v1.Meta
-	25,  // 111: bigpipe.v1.Authz.meta:type_name -> bigpipe.v1.Meta
-	112, // [112:112] is the sub-list for method output_type
-	112, // [112:112] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	68,  // 25: bigpipe.v1.Object.vlangroup:type_name -> bigpipe.v1.Vlangroup
+	59,  // 26: bigpipe.v1.Object.active:type_name -> bigpipe.v1.Active
+	25,  // 27: bigpipe.v1.Kept.meta:type_name -> bigpipe.v1.Meta
+	25,  // 28: bigpipe.v1.Pool.meta:type_name -> bigpipe.v1.Meta
+	31,  // 29: bigpipe.v1.Pool.members:type_name -> bigpipe.v1.Member
+	0,   // 30: bigpipe.v1.Pool.lb_mode:type_name -> bigpipe.v1.LbMode
+	1,   // 31: bigpipe.v1.Pool.persist_mode:type_name -> bigpipe.v1.PersistMode
+	2,   // 32: bigpipe.v1.Pool.cookie_mode:type_name -> bigpipe.v1.CookieMode
+	3,   // 33: bigpipe.v1.Pool.cookie_samesite:type_name -> bigpipe.v1.CookieSamesite
+	4,   // 34: bigpipe.v1.Pool.cookie_encryption:type_name -> bigpipe.v1.CookieEncryption
+	5,   // 35: bigpipe.v1.Pool.cookie_lifetime:type_name -> bigpipe.v1.CookieLifetime
+	6,   // 36: bigpipe.v1.Pool.token_type:type_name -> bigpipe.v1.TokenType
+	7,   // 37: bigpipe.v1.Pool.token_lifetime:type_name -> bigpipe.v1.TokenLifetime
+	8,   // 38: bigpipe.v1.Pool.token_on_conflict:type_name -> bigpipe.v1.TokenOnConflict
+	3,   // 39: bigpipe.v1.Pool.token_samesite:type_name -> bigpipe.v1.CookieSamesite
+	9,   // 40: bigpipe.v1.Pool.token_secure:type_name -> bigpipe.v1.TokenSecure
+	10,  // 41: bigpipe.v1.Pool.jroute_rewrite:type_name -> bigpipe.v1.JrouteRewrite
+	30,  // 42: bigpipe.v1.Pool.jroute_idempotent:type_name -> bigpipe.v1.IdempotentPattern
+	11,  // 43: bigpipe.v1.Pool.ssl_tickets:type_name -> bigpipe.v1.SslTickets
+	12,  // 44: bigpipe.v1.Pool.ssl_fallback:type_name -> bigpipe.v1.SslFallback
+	13,  // 45: bigpipe.v1.Pool.persist_unavailable:type_name -> bigpipe.v1.Unavailable
+	13,  // 46: bigpipe.v1.Pool.persist_unknown:type_name -> bigpipe.v1.Unavailable
+	14,  // 47: bigpipe.v1.Pool.on_down:type_name -> bigpipe.v1.OnDown
+	25,  // 48: bigpipe.v1.Member.meta:type_name -> bigpipe.v1.Meta
+	25,  // 49: bigpipe.v1.VirtualServer.meta:type_name -> bigpipe.v1.Meta
+	32,  // 50: bigpipe.v1.VirtualServer.pools:type_name -> bigpipe.v1.WeightedPool
+	17,  // 51: bigpipe.v1.VirtualServer.mirror:type_name -> bigpipe.v1.VirtualMirror
+	15,  // 52: bigpipe.v1.VirtualServer.http:type_name -> bigpipe.v1.HttpProcessing
+	16,  // 53: bigpipe.v1.VirtualServer.proxy_protocol:type_name -> bigpipe.v1.ProxyProtocol
+	25,  // 54: bigpipe.v1.VirtualAddress.meta:type_name -> bigpipe.v1.Meta
+	25,  // 55: bigpipe.v1.Node.meta:type_name -> bigpipe.v1.Meta
+	25,  // 56: bigpipe.v1.Service.meta:type_name -> bigpipe.v1.Meta
+	25,  // 57: bigpipe.v1.Global.meta:type_name -> bigpipe.v1.Meta
+	18,  // 58: bigpipe.v1.Global.persist_timer:type_name -> bigpipe.v1.PersistTimer
+	37,  // 59: bigpipe.v1.Global.map_proxies:type_name -> bigpipe.v1.MapProxy
+	38,  // 60: bigpipe.v1.Global.cookie_keys:type_name -> bigpipe.v1.CookieKey
+	0,   // 61: bigpipe.v1.Global.lb:type_name -> bigpipe.v1.LbMode
+	19,  // 62: bigpipe.v1.Global.gateway_failsafe:type_name -> bigpipe.v1.Failsafe
+	20,  // 63: bigpipe.v1.Global.fastflow_active:type_name -> bigpipe.v1.FastflowActive
+	40,  // 64: bigpipe.v1.Global.sysctls:type_name -> bigpipe.v1.Sysctl
+	25,  // 65: bigpipe.v1.Rule.meta:type_name -> bigpipe.v1.Meta
+	42,  // 66: bigpipe.v1.Rule.statement:type_name -> bigpipe.v1.RuleStatement
+	23,  // 67: bigpipe.v1.RuleStatement.position:type_name -> bigpipe.v1.Position
+	44,  // 68: bigpipe.v1.RuleStatement.if:type_name -> bigpipe.v1.RuleIf
+	45,  // 69: bigpipe.v1.RuleStatement.use:type_name -> bigpipe.v1.RuleUse
+	46,  // 70: bigpipe.v1.RuleStatement.discard:type_name -> bigpipe.v1.RuleDiscard
+	47,  // 71: bigpipe.v1.RuleStatement.redirect:type_name -> bigpipe.v1.RuleRedirect
+	48,  // 72: bigpipe.v1.RuleStatement.cache:type_name -> bigpipe.v1.RuleCache
+	49,  // 73: bigpipe.v1.RuleStatement.hash:type_name -> bigpipe.v1.RuleHash
+	43,  // 74: bigpipe.v1.RuleStatement.block:type_name -> bigpipe.v1.RuleBlock
+	42,  // 75: bigpipe.v1.RuleBlock.statements:type_name -> bigpipe.v1.RuleStatement
+	50,  // 76: bigpipe.v1.RuleIf.condition:type_name -> bigpipe.v1.RuleExpression
+	42,  // 77: bigpipe.v1.RuleIf.then:type_name -> bigpipe.v1.RuleStatement
+	42,  // 78: bigpipe.v1.RuleIf.else:type_name -> bigpipe.v1.RuleStatement
+	32,  // 79: bigpipe.v1.RuleUse.pools:type_name -> bigpipe.v1.WeightedPool
+	50,  // 80: bigpipe.v1.RuleCache.condition:type_name -> bigpipe.v1.RuleExpression
+	54,  // 81: bigpipe.v1.RuleHash.variable:type_name -> bigpipe.v1.RuleVariable
+	23,  // 82: bigpipe.v1.RuleExpression.position:type_name -> bigpipe.v1.Position
+	51,  // 83: bigpipe.v1.RuleExpression.or:type_name -> bigpipe.v1.RuleBinary
+	51,  // 84: bigpipe.v1.RuleExpression.and:type_name -> bigpipe.v1.RuleBinary
+	50,  // 85: bigpipe.v1.RuleExpression.not:type_name -> bigpipe.v1.RuleExpression
+	52,  // 86: bigpipe.v1.RuleExpression.comparison:type_name -> bigpipe.v1.RuleComparison
+	54,  // 87: bigpipe.v1.RuleExpression.exists:type_name -> bigpipe.v1.RuleVariable
+	50,  // 88: bigpipe.v1.RuleBinary.left:type_name -> bigpipe.v1.RuleExpression
+	50,  // 89: bigpipe.v1.RuleBinary.right:type_name -> bigpipe.v1.RuleExpression
+	54,  // 90: bigpipe.v1.RuleComparison.variable:type_name -> bigpipe.v1.RuleVariable
+	21,  // 91: bigpipe.v1.RuleComparison.operator:type_name -> bigpipe.v1.RuleOperator
+	53,  // 92: bigpipe.v1.RuleComparison.address:type_name -> bigpipe.v1.RuleAddress
+	22,  // 93: bigpipe.v1.RuleVariable.name:type_name -> bigpipe.v1.RuleVariableName
+	25,  // 94: bigpipe.v1.Class.meta:type_name -> bigpipe.v1.Meta
+	57,  // 95: bigpipe.v1.Class.networks:type_name -> bigpipe.v1.ClassNetwork
+	56,  // 96: bigpipe.v1.Class.contents:type_name -> bigpipe.v1.ClassContents
+	57,  // 97: bigpipe.v1.ClassContents.networks:type_name -> bigpipe.v1.ClassNetwork
+	25,  // 98: bigpipe.v1.Monitor.meta:type_name -> bigpipe.v1.Meta
+	25,  // 99: bigpipe.v1.Active.meta:type_name -> bigpipe.v1.Meta
+	25,  // 100: bigpipe.v1.MonitorUse.meta:type_name -> bigpipe.v1.Meta
+	25,  // 101: bigpipe.v1.Snat.meta:type_name -> bigpipe.v1.Meta
+	25,  // 102: bigpipe.v1.Nat.meta:type_name -> bigpipe.v1.Meta
+	25,  // 103: bigpipe.v1.Proxy.meta:type_name -> bigpipe.v1.Meta
+	25,  // 104: bigpipe.v1.Interface.meta:type_name -> bigpipe.v1.Meta
+	19,  // 105: bigpipe.v1.Interface.failsafe:type_name -> bigpipe.v1.Failsafe
+	25,  // 106: bigpipe.v1.Ipalias.meta:type_name -> bigpipe.v1.Meta
+	25,  // 107: bigpipe.v1.Alias.meta:type_name -> bigpipe.v1.Meta
+	25,  // 108: bigpipe.v1.Vlan.meta:type_name -> bigpipe.v1.Meta
+	25,  // 109: bigpipe.v1.Vlangroup.meta:type_name -> bigpipe.v1.Meta
+	25,  // 110: bigpipe.v1.SelfAddress.meta:type_name -> bigpipe.v1.Meta
+	25,  // 111: bigpipe.v1.Trunk.meta:type_name -> bigpipe.v1.Meta
+	25,  // 112: bigpipe.v1.Stp.meta:type_name -> bigpipe.v1.Meta
+	25,  // 113: bigpipe.v1.Authz.meta:type_name -> bigpipe.v1.Meta
+	114, // [114:114] is the sub-list for method output_type
+	114, // [114:114] is the sub-list for method input_type
+	114, // [114:114] is the sub-list for extension type_name
+	114, // [114:114] is the sub-list for extension extendee
+	0,   // [0:114] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_config_proto_init() }
@@ -7948,6 +8068,7 @@ func file_bigpipe_v1_config_proto_init() {
 		(*Object_MonitorUse)(nil),
 		(*Object_Kept)(nil),
 		(*Object_Vlangroup)(nil),
+		(*Object_Active)(nil),
 	}
 	file_bigpipe_v1_config_proto_msgTypes[6].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
@@ -7994,17 +8115,18 @@ func file_bigpipe_v1_config_proto_init() {
 	file_bigpipe_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
-	file_bigpipe_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
 	file_bigpipe_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_bigpipe_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
+	file_bigpipe_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_config_proto_rawDesc), len(file_bigpipe_v1_config_proto_rawDesc)),
 			NumEnums:      23,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

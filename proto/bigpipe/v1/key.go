@@ -57,6 +57,8 @@ func (o *Object) Key() string {
 		return "authz/" + k.Authz.GetName()
 	case *Object_MonitorUse:
 		return "monitor_use/" + k.MonitorUse.GetTarget()
+	case *Object_Active:
+		return "active/" + k.Active.GetTarget()
 	case *Object_Kept:
 		return "kept/" + keptName(k.Kept.GetText())
 	}
@@ -138,6 +140,8 @@ func (o *Object) inside() inside {
 		return k.Authz
 	case *Object_MonitorUse:
 		return k.MonitorUse
+	case *Object_Active:
+		return k.Active
 	case *Object_Kept:
 		return k.Kept
 	}

@@ -2,7 +2,7 @@ package bigpipev1
 
 import "google.golang.org/protobuf/proto"
 
-// monitorTemplate makes a template: every monitor checks each 5 seconds, gives up after 16, and looks where its node is.
+// monitorTemplate makes a template: a monitor checks each 5 seconds, gives up after 16, and looks where its node is.
 func monitorTemplate(name string, set func(m *Monitor)) *Monitor {
 	m := &Monitor{Name: name, Interval: proto.Uint32(5), Timeout: proto.Uint32(16), Dest: proto.String("*:*")}
 	if set != nil {
@@ -32,12 +32,17 @@ func MonitorTemplates() []*Monitor {
 		return m
 	}
 	https443 := monitorTemplate("https_443", func(m *Monitor) { m.Use, m.Dest = "https", proto.String("*:443") })
+	healthChecker := monitorTemplate("health_checker", func(m *Monitor) {
+		m.Interval, m.Timeout, m.Url = proto.Uint32(30), proto.Uint32(10), proto.String("/")
+		m.ActiveHealthcheck, m.HealthcheckRetries = proto.Bool(false), proto.Uint32(3)
+	})
 	echo := monitorTemplate("tcp_echo", func(m *Monitor) { m.Transparent = proto.Bool(false) })
 	return []*Monitor{
 		monitorTemplate("icmp", nil), echo, contents("tcp", ""), monitorTemplate("external", nil), web("http"), web("https"), https443,
 		login("ftp"), login("pop3"), monitorTemplate("smtp", nil), login("nntp"), login("sql"), monitorTemplate("gateway", nil),
 		login("imap"), login("radius"), login("ldap"), monitorTemplate("wmi", nil), monitorTemplate("snmp_dca", nil),
 		monitorTemplate("snmp_dca_base", nil), monitorTemplate("real_server", nil), monitorTemplate("udp", nil),
+		healthChecker,
 	}
 }
 
