@@ -45,6 +45,8 @@ type EngineOptions struct {
 	Sockets *handover.Sockets
 	// Taken is a running dataplane with the same state directory that this one takes the place of; nil: there is none.
 	Taken *Taken
+	// Mirror takes the records of pools with mirror persist; nil: nobody does.
+	Mirror persist.Mirror
 	// Log is where it tells what goes on; nil is slog's default.
 	Log *slog.Logger
 
@@ -56,6 +58,7 @@ type Engine struct {
 	log         *slog.Logger
 	addresses   *AddressMap
 	records     *persist.Table
+	publisher   *persist.Publisher // nil: there is no mirror
 	connections *forward.Table
 	health      *health
 	shares      shares
@@ -140,6 +143,9 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 	}
 	if e.recordFile != nil {
 		e.stopped.Go(func() { e.recordFile.keep(e.stop) })
+	}
+	if o.Mirror != nil {
+		e.publish(o.Mirror)
 	}
 	e.stopped.Go(e.beat)
 	e.stopped.Go(e.followHealth)

@@ -3,7 +3,9 @@ package dataplane
 import (
 	"maps"
 	"net/netip"
+	"sync"
 
+	"bigpipe/dataplane/persist"
 	"bigpipe/dataplane/pool"
 	"bigpipe/dataplane/rule"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -21,6 +23,8 @@ type runtime struct {
 	rules    map[string]*rule.Rule // without those that cannot be compiled
 	virtuals map[string]*virtual
 	draining map[string]struct{} // pools with a disabled member whose time will be over
+	idsOnce  sync.Once
+	ids      map[persist.PoolID]*pool.Pool // see poolByID
 	// faults says of keys why they are not in effect, whatever the host looks like. What depends on the host is with
 	// the virtual servers.
 	faults map[string]string

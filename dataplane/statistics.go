@@ -156,6 +156,7 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 	checked := e.health.monitors.Counts()
 	u.Counters["monitor_probes"], u.Counters["monitor_failures"] = checked.Probes, checked.Failed
 	u.Counters["nodes_up"], u.Counters["nodes_down"] = checked.Ups, checked.Downs
+	e.countMirror(u.Counters)
 	if d := e.Unkept(); d > 0 {
 		u.Counters[UnkeptSeconds] = wholeSeconds(d)
 	}

@@ -45,6 +45,7 @@ var readAlone = map[string]string{
 	"Pool.SipTimeout":           "the timeout of a mode that is refused",
 	"Pool.MsrdpTimeout":         "the timeout of a mode that is refused",
 	"Pool.Forward":              "refused",
+	"Pool.MirrorPersist":        "no program has a mirror (W-9)",
 	"VirtualServer.Forward":     "refused",
 }
 

@@ -48,4 +48,9 @@
 // The table and each pool can have a limit. Where it is reached, the idle record that was used least recently goes; if
 // all have open connections, Bind returns the chosen node with the Outcome Full and nothing is recorded. A record is 72
 // bytes (88 with an ID of more than 16) and 5 to 16 more in the index.
+//
+// # Mirrors
+//
+// A Publisher hands records to a Mirror, such as Local: first all, then what changes. On the other side a Follower takes
+// them into its table.
 package persist

@@ -50,6 +50,7 @@ func (s *slotSet) all() iter.Seq[int] {
 
 // trace notes that a slot was changed.
 func (b *slab) trace(r ref) {
+	b.mark(r)
 	r--
 	b.traces[r>>chunkBits].changed.add(int(r & (chunkSlots - 1)))
 }

@@ -219,7 +219,7 @@ func (s *shard) record(rec *Record, r ref, now uint64) {
 func (s *shard) sweep(now uint64, budget int) (expired, left int) {
 	if s.index.live == 0 {
 		if s.slab.bytes > 0 { // give all memory back
-			s.slab, s.index, s.recency, s.wheel = slab{traces: s.slab.traces}, index{}, recency{}, wheel{}
+			s.slab, s.index, s.recency, s.wheel = slab{traces: s.slab.traces, tellings: s.slab.tellings, mirrored: s.slab.mirrored}, index{}, recency{}, wheel{}
 			s.table.marks.set(s.number, never)
 		}
 		return 0, budget

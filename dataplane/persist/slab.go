@@ -61,7 +61,10 @@ type slab struct {
 	spare  []uint32  // numbers of chunks that were given back
 	free   [2]uint32 // first chunk with a free slot, as number + 1: narrow, wide
 	traces []trace   // by number of chunk; they outlive the chunks
-	bytes  int
+	// tellings are traces for a mirror, where the table has one.
+	tellings []telling
+	mirrored bool
+	bytes    int
 }
 
 func (b *slab) at(r ref) *slot {
@@ -129,6 +132,9 @@ func (b *slab) grow(wide bool) bool {
 		b.pages = append(b.pages, nil)
 		if len(b.traces) < len(b.chunks) {
 			b.traces = append(b.traces, trace{})
+		}
+		if b.mirrored && len(b.tellings) < len(b.chunks) {
+			b.tellings = append(b.tellings, telling{})
 		}
 	}
 	c := &b.chunks[n]

@@ -116,24 +116,11 @@ func (s *shard) liveIn(chunk int, refs []ref) []ref {
 // room, or if the table has a record of the key that is in use or was used later. Records that come least recently
 // used first keep their order of eviction.
 func (t *Table) Import(rec Record) bool {
-	c := rec.class()
-	remaining := min(rec.Remaining, c.timeout)
-	if rec.Key.IsZero() || !rec.Accepted || !rec.Node.IsValid() || c.timeout > 0 && remaining <= 0 {
+	c, used, created, ok := t.timesOf(&rec)
+	if !ok {
 		return false
 	}
-	now := t.now()
-	used := before(now, rec.Idle)
-	created := before(now, max(rec.Age, rec.Idle))
-	switch {
-	case c.timeout == 0:
-	case c.timer == Fixed:
-		created = before(now, c.timeout-remaining)
-		used = max(used, created)
-	default:
-		used = before(now, c.timeout-remaining)
-		created = min(created, used)
-	}
-	hash := rec.Key.hash(t.seed)
+	hash, now := rec.Key.hash(t.seed), t.now()
 	s := t.shardOf(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,6 +136,28 @@ func (t *Table) Import(rec Record) bool {
 	}
 	s.list(r)
 	return true
+}
+
+// timesOf returns when a record of another table was used and created, by the clock of this one; false: it is none to be taken.
+func (t *Table) timesOf(rec *Record) (c class, used, created uint64, ok bool) {
+	c = rec.class()
+	remaining := min(rec.Remaining, c.timeout)
+	if rec.Key.IsZero() || !rec.Accepted || !rec.Node.IsValid() || c.timeout > 0 && remaining <= 0 {
+		return c, 0, 0, false
+	}
+	now := t.now()
+	used = before(now, rec.Idle)
+	created = before(now, max(rec.Age, rec.Idle))
+	switch {
+	case c.timeout == 0:
+	case c.timer == Fixed:
+		created = before(now, c.timeout-remaining)
+		used = max(used, created)
+	default:
+		used = before(now, c.timeout-remaining)
+		created = min(created, used)
+	}
+	return c, used, created, true
 }
 
 // class is what the record has in common with others, without the number of its pool.

@@ -368,6 +368,9 @@ func (p *Pool) PersistMode() pb.PersistMode {
 	return p.Config.GetPersistMode()
 }
 
+// Mirrored reports whether records of the pool are for other units, too (mirror persist). Those of a nil pool are not.
+func (p *Pool) Mirrored() bool { return p != nil && p.Config.GetMirrorPersist() }
+
 // Unserved is how many connections found no member that they could use.
 func (p *Pool) Unserved() uint64 { return p.shared.unserved.Load() }
 
