@@ -448,6 +448,29 @@ func TestExternal(t *testing.T) {
 	}
 }
 
+// TestExternalWeight: what a program says first may be a number: the weight of the node.
+func TestExternalWeight(t *testing.T) {
+	p := newTestProber(t)
+	for said, want := range map[string]uint32{
+		"42": 42, "42\n": 42, " 7 busy": 7, "0": 1, "65536": 65535, "99999999999999999999": 0, "-1": 0, "1.5": 0, "up": 0, "up 5": 0, "": 0,
+		"5up": 0, "1\n2": 1, strings.Repeat("1", 100): 0,
+	} {
+		spec := Spec{Kind: External, Dial: at("127.0.0.1:80"), Program: script(t, "printf '"+said+"'")}
+		a, err := p.Prepare(&spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		a.Start(time.Now().Add(10*time.Second), func(err error) { ended <- err })
+		if err := <-ended; (err != nil) != (said == "") {
+			t.Errorf("%q: %v", said, err)
+		}
+		if got := a.(Weigher).Weight(); got != want {
+			t.Errorf("%q is weight %d, want %d", said, got, want)
+		}
+	}
+}
+
 // alive reports whether a process runs; one that has ended and was not waited for does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

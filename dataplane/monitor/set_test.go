@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -434,6 +435,47 @@ func TestLocal(t *testing.T) {
 		p.set(at("10.1.1.1:80"), 0, fmt.Errorf("%w: too many open files", ErrLocal))
 		time.Sleep(time.Minute)
 		wantState(t, h, "10.1.1.1:80", pool.Up)
+	})
+}
+
+// saying is a probe that succeeds and says a weight.
+type saying struct {
+	Probe
+	said *atomic.Uint32
+}
+
+func (s saying) Weight() uint32 { return s.said.Load() }
+
+// sayingProber makes such probes.
+type sayingProber struct {
+	*scripted
+	said atomic.Uint32
+}
+
+func (p *sayingProber) Prepare(spec *Spec) (Probe, error) {
+	probe, err := p.scripted.Prepare(spec)
+	return saying{probe, &p.said}, err
+}
+
+// TestWeights: members and addresses weigh what their monitors say, until these say nothing or are no more.
+func TestWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := &pool.Healths{}, &sayingProber{scripted: newScripted()}
+		s := New(Options{Health: h, Prober: p, Log: slog.New(slog.DiscardHandler)})
+		defer s.Close()
+		own, beside := h.Of(at("10.1.1.1:80")), h.Of(at("10.1.1.2:80"))
+		s.Apply([]Node{checked("10.1.1.1:80", "eav"), checked("10.1.1.2", "eav")})
+		for _, said := range []uint32{7, 9, 0, 3} {
+			p.said.Store(said)
+			time.Sleep(time.Minute)
+			if own.Weight() != said || beside.Weight() != said {
+				t.Errorf("they weigh %d and %d, want %d", own.Weight(), beside.Weight(), said)
+			}
+		}
+		s.Apply([]Node{{Addr: at("10.1.1.1:80")}, {Addr: at("10.1.1.2")}})
+		if own.Weight() != 0 || beside.Weight() != 0 {
+			t.Errorf("without monitors they weigh %d and %d", own.Weight(), beside.Weight())
+		}
 	})
 }
 

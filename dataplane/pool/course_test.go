@@ -2,6 +2,7 @@ package pool
 
 import (
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -289,4 +290,93 @@ func TestServiceLimit(t *testing.T) {
 	choose(&held[2], p, n1+":80")
 	p = b.set(withMembers(&pb.Pool{Name: "p"}, n1+":80")) // another snapshot counts on
 	choose(&held[1], p, "none")
+}
+
+// TestWeekOfFlapping: a week of members that come and go under traffic leaves what is counted right, and the memory flat, in every mode.
+func TestWeekOfFlapping(t *testing.T) {
+	for mode := pb.LbMode_LB_MODE_ROUND_ROBIN; pb.LbMode_name[int32(mode)] != ""; mode++ {
+		t.Run(pb.EnumWord(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { weekOfFlapping(t, mode) })
+		})
+	}
+}
+
+func weekOfFlapping(t *testing.T, mode pb.LbMode) {
+	b := newBench(t)
+	addresses := []string{n1 + ":80", n2 + ":80", n3 + ":80"}
+	c := simple("p", 300, addresses...)
+	c.LbMode, c.SlowStart, c.PassiveHealth = mode.Enum(), new(uint32(120)), new(true)
+	b.nodes[n1+":80"] = &pb.Node{Limit: new(uint32(3))}
+	p := b.set(c)
+	const days, steps = 7, 24 * 6
+	var held []Decision // what is open, the oldest first
+	var chosen uint64
+	var after [2]uint64 // heap, after a day and at the end
+	for step := range days * steps {
+		down := step % 4 // one is down in turn, and at times nobody is
+		for i, a := range addresses {
+			state := Up
+			if i == down {
+				state = Down
+			}
+			b.env.Health.SetService(at(a), state)
+		}
+		for i := range 5 {
+			b.pass(2 * time.Minute)
+			time.Sleep(2 * time.Minute)
+			var d Decision
+			err := p.Choose(&d, in(netip.AddrFrom4([4]byte{10, 9, byte(step), byte(i)}).String(), v1+":80"))
+			if err == nil && i == 4 && down == 3 { // one does not accept
+				err = d.Refused()
+			}
+			if err != nil {
+				t.Fatalf("step %d: %v", step, err)
+			}
+			if d.Member.Addr == at(addresses[min(down, 2)]) && down < 3 {
+				t.Fatalf("step %d: %s is chosen, which is down", step, d.Member.Addr)
+			}
+			d.Accepted()
+			chosen++
+			held = append(held, d)
+			if len(held) > 6 {
+				held[0].Release()
+				held = held[1:]
+			}
+		}
+		if step%steps == 0 {
+			p = b.set(c) // another snapshot
+		}
+		if step == steps-1 {
+			after[0] = heapInUse()
+		}
+	}
+	after[1] = heapInUse()
+	for i := range held {
+		held[i].Release()
+	}
+	total := uint64(0)
+	for _, m := range p.Members() {
+		n := m.Counters().Counts()
+		total += n.Total
+		if n.Current != 0 || m.health.connections.Current() != 0 || m.health.node.connections.Current() != 0 {
+			t.Errorf("%s has %d, %d and %d connections", m.Addr, n.Current, m.health.connections.Current(), m.health.node.connections.Current())
+		}
+		if n.Total < chosen/10 && mode != pb.LbMode_LB_MODE_HASH && mode != pb.LbMode_LB_MODE_MINMISSES {
+			t.Errorf("%s was chosen %d times of %d", m.Addr, n.Total, chosen)
+		}
+	}
+	if total != chosen || p.Unserved() != 0 {
+		t.Errorf("%d connections are counted and %d unserved, want %d and none", total, p.Unserved(), chosen)
+	}
+	if after[1] > after[0]+256<<10 {
+		t.Errorf("%d bytes after a day, %d after a week", after[0], after[1])
+	}
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
