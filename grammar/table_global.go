@@ -40,7 +40,7 @@ func globalRows() []*Attribute {
 	rows := []*Attribute{
 		{
 			Words: w("lb"), Words3: w("lb"), Release: Legacy, Value: ValueWord, ValueAliases: lbModeAliases, Default: "round_robin", Field: "lb",
-			Help: "load-balancing mode of pools that name none", Acts: true, Acting: actingModes,
+			Help: "load-balancing mode of pools that name none", Acts: true,
 		},
 		{Words: w("mirror"), Words3: w("mirror"), Release: Legacy, Value: ValueSwitch, Default: "disable", Field: "mirror", Help: "mirror to the other unit"},
 		{

@@ -13,11 +13,6 @@ var lbModeAliases = map[string]string{
 	"member_predictive": "predictive_member", "member_observed": "observed_member", "member_priority": "priority_member",
 }
 
-var actingModes = []string{
-	"round_robin", "ratio", "ratio_member", "least_conn", "least_conn_member", "fastest", "fastest_app_resp", "observed", "observed_member",
-	"predictive", "predictive_member", "priority", "priority_member", "hash", "minmisses", "response", "bandwidth",
-}
-
 func init() {
 	Pools = newTable(KindPool, "pool", &pb.Pool{}, poolRows())
 	Members = newTable(KindPool, "member", &pb.Member{}, memberRows())
@@ -27,7 +22,7 @@ func poolRows() []*Attribute {
 	rows := []*Attribute{
 		{
 			Words: w("lb_mode"), Aliases: [][]string{w("lb_method")}, Release: Legacy, Value: ValueWord, ValueAliases: lbModeAliases,
-			Default: "the global lb mode", Field: "lb_mode", Help: "how a member is chosen for new clients", Acts: true, Acting: actingModes,
+			Default: "the global lb mode", Field: "lb_mode", Help: "how a member is chosen for new clients", Acts: true,
 		},
 		{
 			Words: w("min_active_members"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "min_active_members",

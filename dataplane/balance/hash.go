@@ -28,6 +28,13 @@ func stir(h uint64) uint64 {
 	return h ^ h>>33
 }
 
+// Digest makes a number of a name, or of what a client brings, for [Score].
+func Digest(b []byte) uint64 { return stir(fnv(fnvBasis, b)) }
+
+// Score ranks a member for a key by what [Digest] makes of both: where each key takes the member with the highest score, and without
+// it the one with the next, a member that leaves moves its own keys alone.
+func Score(key, member uint64) uint64 { return stir(key ^ member) }
+
 // keyHash is the FNV of a key, not stirred. An invalid key counts as the unspecified address.
 func keyHash(key netip.Addr) uint64 {
 	if !key.IsValid() {

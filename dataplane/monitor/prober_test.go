@@ -455,7 +455,7 @@ func TestExternalWeight(t *testing.T) {
 		"42": 42, "42\n": 42, " 7 busy": 7, "0": 1, "65536": 65535, "99999999999999999999": 0, "-1": 0, "1.5": 0, "up": 0, "up 5": 0, "": 0,
 		"5up": 0, "1\n2": 1, strings.Repeat("1", 100): 0,
 	} {
-		spec := Spec{Kind: External, Dial: at("127.0.0.1:80"), Program: script(t, "printf '"+said+"'")}
+		spec := Spec{Kind: External, Dial: at("127.0.0.1:80"), Program: script(t, "printf -- '"+said+"'")}
 		a, err := p.Prepare(&spec)
 		if err != nil {
 			t.Fatal(err)

@@ -2,10 +2,8 @@ package pool
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"math/bits"
 
+	"bigpipe/dataplane/balance"
 	"bigpipe/dataplane/cookie"
 	"bigpipe/dataplane/http1"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -43,21 +41,9 @@ func newHashMethod(p *Pool, c *pb.Pool, env *Env) *hashMethod {
 		if h.wide {
 			name = m.Addr.Addr().String()
 		}
-		h.seeds = append(h.seeds, digest([]byte(name)))
+		h.seeds = append(h.seeds, balance.Digest([]byte(name)))
 	}
 	return h
-}
-
-func digest(b []byte) uint64 {
-	sum := sha256.Sum256(b)
-	return binary.BigEndian.Uint64(sum[:8])
-}
-
-// score is that of a key at a member: the halves of a product are as even as the digests that go in.
-func score(key, seed uint64) uint64 {
-	hi, lo := bits.Mul64(key^0x9e3779b97f4a7c15, key^seed|1)
-	hi, lo = bits.Mul64(hi^lo^seed, 0xd6e8feb86659fd93)
-	return hi ^ lo
 }
 
 func (h *hashMethod) choose(d *Decision, in *Input) (bool, error) {
@@ -69,7 +55,7 @@ func (h *hashMethod) choose(d *Decision, in *Input) (bool, error) {
 		}
 		return false, nil
 	}
-	d.hash = hashNote{key: digest(part), valid: true, port: in.Virtual.Port()}
+	d.hash = hashNote{key: balance.Digest(part), valid: true, port: in.Virtual.Port()}
 	return h.walk(d)
 }
 
@@ -114,7 +100,7 @@ func (h *hashMethod) compare(n *hashNote, a, b *Member) int {
 		return 1
 	}
 	return cmp.Or(
-		cmp.Compare(score(n.key, h.seeds[b.index]), score(n.key, h.seeds[a.index])),
+		cmp.Compare(balance.Score(n.key, h.seeds[b.index]), balance.Score(n.key, h.seeds[a.index])),
 		cmp.Compare(elsewhere(a), elsewhere(b)),
 		cmp.Compare(a.Addr.Port(), b.Addr.Port()),
 		a.Addr.Addr().Compare(b.Addr.Addr()),

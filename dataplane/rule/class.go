@@ -8,62 +8,28 @@ import (
 	"bigpipe/store/config"
 )
 
-// network is an address and a mask, both in 16 bytes; an IPv4 mask covers the mapped form.
-type network struct {
-	addr, mask [16]byte
-}
-
-func (n *network) contains(a [16]byte) bool {
-	for i := range a {
-		if (a[i]^n.addr[i])&n.mask[i] != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// network reads an address and a netmask in dotted notation; no netmask is one host.
-func (c *compiler) network(address, netmask string) (network, bool) {
-	n := network{}
-	a, err := netip.ParseAddr(address)
+// network is what an address with a netmask stands for.
+func (c *compiler) network(address, netmask string) (netip.Prefix, bool) {
+	n, err := config.Network(address, netmask)
 	if err != nil {
-		c.fault("bad address %q", address)
-		return n, false
+		c.fault("%v", err)
 	}
-	n.addr = a.As16()
-	for i := range n.mask {
-		n.mask[i] = 0xff
-	}
-	if netmask == "" {
-		return n, true
-	}
-	m, err := netip.ParseAddr(netmask)
-	if err != nil || m.Is4() != a.Is4() {
-		c.fault("bad netmask %q for address %s", netmask, address)
-		return n, false
-	}
-	if m.Is4() {
-		four := m.As4()
-		copy(n.mask[12:], four[:])
-	} else {
-		n.mask = m.As16()
-	}
-	return n, true
+	return n, err == nil
 }
 
 // addressSet is a class of addresses.
 type addressSet struct {
-	hosts    map[[16]byte]bool
-	networks []network
+	hosts    map[netip.Addr]bool
+	networks []netip.Prefix
 }
 
 func (s *addressSet) contains(addr netip.Addr) bool {
-	a := addr.As16()
-	if s.hosts[a] {
+	addr = addr.Unmap()
+	if s.hosts[addr] {
 		return true
 	}
-	for i := range s.networks {
-		if s.networks[i].contains(a) {
+	for _, n := range s.networks {
+		if n.Contains(addr) {
 			return true
 		}
 	}
@@ -85,11 +51,11 @@ func (c *compiler) class(cmp *pb.RuleComparison) *pb.Class {
 // addresses reads a class as addresses: its hosts, its networks, and its strings.
 func (c *compiler) addresses(cmp *pb.RuleComparison) *addressSet {
 	class := c.class(cmp)
-	set := &addressSet{hosts: map[[16]byte]bool{}}
+	set := &addressSet{hosts: map[netip.Addr]bool{}}
 	for _, list := range [][]string{class.GetHosts(), class.GetStrings()} {
 		for _, text := range list {
 			if n, ok := c.network(text, ""); ok {
-				set.hosts[n.addr] = true
+				set.hosts[n.Addr()] = true
 			}
 		}
 	}

@@ -213,7 +213,7 @@ func (c *compiler) compareAddress(cmp *pb.RuleComparison, get func(*Input) netip
 		if !ok {
 			return nil
 		}
-		return func(in *Input) bool { return net.contains(get(in).As16()) }
+		return func(in *Input) bool { return net.Contains(get(in).Unmap()) }
 	case pb.RuleOperator_RULE_OPERATOR_ONE_OF:
 		set := c.addresses(cmp)
 		return func(in *Input) bool { return set.contains(get(in)) }

@@ -174,6 +174,22 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return n.Masked(), err
 }
 
+// Network returns what an address stands for that rules and classes name, with its dotted netmask or, without one, alone. Bits of
+// hosts do not count. IPv4-mapped addresses count as IPv4.
+func Network(address, netmask string) (netip.Prefix, error) {
+	a, err := parseAddress(address)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("bad address %q", address)
+	}
+	bits := a.BitLen()
+	if netmask != "" {
+		if bits, err = maskBits(netmask); err != nil || !a.Is4() {
+			return netip.Prefix{}, fmt.Errorf("bad netmask %q for address %s", netmask, address)
+		}
+	}
+	return a.Prefix(bits)
+}
+
 func maskOf(mask4 string, bits6 *uint32) Mask {
 	m := Mask{Bits4: 32, Bits6: 128}
 	if n, err := maskBits(mask4); err == nil {
