@@ -54,7 +54,7 @@ func (m *Member) warmth() uint32 {
 	if m.course.began.Load() != 0 { // it was added, and may have had to wait for its first check
 		since = max(since, h.service.checked.Load(), h.node.found.checked.Load())
 	}
-	if m.passive {
+	if m.watched() {
 		since = max(since, h.retried.Load())
 	}
 	if since == 0 {
