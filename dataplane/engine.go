@@ -107,7 +107,7 @@ func NewEngine(o EngineOptions) (*Engine, error) {
 		o.Taken.Close()
 		return nil, err
 	}
-	if e.health, err = newHealth(&o); err == nil && o.Taken == nil {
+	if e.health, err = newHealth(&o, e.intercepts.kernel.Mark); err == nil && o.Taken == nil {
 		if err = e.holds.open(&o); err != nil {
 			e.health.monitors.Close()
 		}

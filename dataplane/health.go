@@ -20,11 +20,11 @@ type health struct {
 	monitors *monitor.Set
 }
 
-func newHealth(o *EngineOptions) (*health, error) {
+func newHealth(o *EngineOptions, through func(node netip.Addr) (mark uint32)) (*health, error) {
 	prober := o.prober
 	if prober == nil {
 		var err error
-		if prober, err = monitor.NewProber(); err != nil {
+		if prober, err = monitor.NewProber(through); err != nil {
 			return nil, err
 		}
 	}

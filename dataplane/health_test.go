@@ -389,7 +389,7 @@ func TestUnfitMonitors(t *testing.T) {
 		"\nmonitor/odd: recv: error parsing regexp: missing closing ): `(`"+here+
 		"\nmonitor/probe: dest: the address 127.0.0.1 alone has no port to look at (unchecked by it: 127.0.0.1)"+
 		"\nmonitor/prog: external needs run PROGRAM"+here+
-		"\nmonitor/through: transparent: 192.0.2.1 cannot be looked at through the node"+here)
+		"\nmonitor/through: transparent: nothing can be sent through 127.0.0.1 to 192.0.2.1"+here)
 	s.awaitState("p", one.addr(), "up") // probe alone decides
 }
 

@@ -99,6 +99,11 @@ func (e *Engine) intercept() {
 			}
 		}
 	}
+	for _, a := range e.health.monitors.Ways() {
+		if !slices.Contains(gateways, a) {
+			gateways = append(gateways, a)
+		}
+	}
 	var err error
 	if len(targets)+len(gateways) > 0 {
 		err = e.intercepts.mark()

@@ -77,7 +77,7 @@ func benchmarkChecks(b *testing.B, spec Spec) {
 	if _, err := fmt.Fscan(bufio.NewReader(out), &port); err != nil {
 		b.Fatal(err)
 	}
-	p, err := NewProber()
+	p, err := NewProber(nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -36,6 +36,8 @@ type Spec struct {
 	Kind Kind
 	// Dial is where it looks, by the address map. The port is 0 for ICMP.
 	Dial netip.AddrPort
+	// Via is the node through which it looks there, by the address map; the zero value is none.
+	Via netip.Addr
 	// Interval is the time between two starts, Timeout how long there may be no success.
 	Interval, Timeout time.Duration
 	// Send is what is sent, Recv a regular expression that the answer must match; with Reverse it must not.
@@ -55,12 +57,12 @@ type Spec struct {
 type key struct {
 	monitor string
 	target  netip.AddrPort // of the configuration
-	node    netip.AddrPort // of a Healer: whom traffic has found dead
+	node    netip.AddrPort // of a Healer: whom traffic has found dead; of one that looks through a node: which
 }
 
 func keyOf(node netip.AddrPort, in *Instance) key {
 	k := key{monitor: in.Monitor, target: in.Target}
-	if in.Spec.Kind == Healer {
+	if in.Spec.Kind == Healer || in.Spec.Via.IsValid() {
 		k.node = node
 	}
 	return k

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -66,10 +67,12 @@ func (in *Instance) compile(view config.View, node string, addresses Addresses) 
 	if err := in.locate(view, node, kind, addresses); err != nil {
 		return err
 	}
-	if m.GetTransparent() && in.Target.Addr() != parse(node).Addr() {
-		return fmt.Errorf("transparent: %s cannot be looked at through the node", in.Target.Addr())
-	}
 	s := &in.Spec
+	if m.GetTransparent() && in.Target.Addr() != parse(node).Addr() {
+		if err := s.through(parse(node).Addr(), kind, addresses); err != nil {
+			return fmt.Errorf("transparent: %w", err)
+		}
+	}
 	s.Kind, s.Interval, s.Timeout = kind, seconds(m.GetInterval(), 5), seconds(m.GetTimeout(), 16)
 	switch kind {
 	case TCP, UDP:
@@ -94,6 +97,25 @@ func (in *Instance) compile(view config.View, node string, addresses Addresses) 
 	}
 	if _, err := regexp.Compile(s.Recv); err != nil {
 		return fmt.Errorf("recv: %w", err)
+	}
+	return nil
+}
+
+// through has it look through a node.
+func (s *Spec) through(node netip.Addr, kind Kind, addresses Addresses) (err error) {
+	switch kind {
+	case TCP, Echo, HTTP, HTTPS:
+	default:
+		return errors.New("it is for tcp, tcp_echo, http and https")
+	}
+	if s.Via, err = addresses.LocalAddr(node); err != nil {
+		return err
+	}
+	switch {
+	case s.Via.IsLoopback() || s.Dial.Addr().IsLoopback():
+		return fmt.Errorf("nothing can be sent through %s to %s", s.Via, s.Dial.Addr())
+	case s.Via.Is4() != s.Dial.Addr().Is4():
+		return fmt.Errorf("%s and %s are of two kinds", s.Via, s.Dial.Addr())
 	}
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"regexp"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,15 +23,17 @@ type prober struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	icmp     func() error // why nothing can be pinged; nil: it can
+	through  func(node netip.Addr) (mark uint32)
 }
 
-// NewProber returns the prober of the network. The error says that this machine has no descriptors left.
-func NewProber() (Prober, error) {
+// NewProber returns the prober of the network. Through tells the mark that sends packets through a node (see package intercept); zero
+// while none does. Nil is for those that look through none. The error says that this machine has no descriptors left.
+func NewProber(through func(node netip.Addr) (mark uint32)) (Prober, error) {
 	c, err := newConnects()
 	if err != nil {
 		return nil, fmt.Errorf("monitors: %w", err)
 	}
-	p := &prober{connects: c, icmp: sync.OnceValue(pings)}
+	p := &prober{connects: c, icmp: sync.OnceValue(pings), through: through}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }
@@ -50,6 +54,11 @@ func (p *prober) Prepare(spec *Spec) (Probe, error) {
 			return nil, fmt.Errorf("recv: %w", err)
 		}
 	}
+	if spec.Via.IsValid() {
+		if err := routes(); err != nil {
+			return nil, fmt.Errorf("transparent needs the capability CAP_NET_ADMIN: %w", err)
+		}
+	}
 	a.send = unescape(spec.Send)
 	switch spec.Kind {
 	case ICMP:
@@ -58,6 +67,10 @@ func (p *prober) Prepare(spec *Spec) (Probe, error) {
 		}
 		a.run = a.ping
 	case TCP:
+		if len(a.send) == 0 && a.recv == nil && spec.Via.IsValid() {
+			a.run = a.connect
+			break
+		}
 		if len(a.send) == 0 && a.recv == nil {
 			return &connectProbe{connects: p.connects, to: spec.Dial}, nil
 		}
@@ -126,6 +139,16 @@ var errLate = errors.New("no answer in time")
 // dial connects over TCP.
 func (a *active) dial(ctx context.Context) (*net.TCPConn, error) {
 	var d net.Dialer
+	if a.spec.Via.IsValid() {
+		mark, err := a.way(ctx)
+		if err != nil {
+			return nil, err
+		}
+		d.Control = func(_, _ string, raw syscall.RawConn) error {
+			fault := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(mark)) })
+			return errors.Join(fault, err)
+		}
+	}
 	c, err := d.DialContext(ctx, "tcp", a.spec.Dial.String())
 	if err != nil {
 		return nil, err
@@ -136,6 +159,46 @@ func (a *active) dial(ctx context.Context) (*net.TCPConn, error) {
 	tcp := c.(*net.TCPConn)
 	_ = tcp.SetLinger(0) // a check leaves nothing behind
 	return tcp, nil
+}
+
+// routes returns why this process may send nothing through nodes; nil: it may.
+func routes() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, 1)
+}
+
+// ready is how long a check waits for the way through a node, which is made after the check.
+const ready = time.Second
+
+// way returns the mark of what goes through the node.
+func (a *active) way(ctx context.Context) (mark uint32, err error) {
+	for tries := ready / beat; tries > 0; tries-- {
+		if a.prober.through != nil {
+			mark = a.prober.through(a.spec.Via)
+		}
+		if mark != 0 {
+			return mark, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(beat):
+		}
+	}
+	return 0, fmt.Errorf("nothing can be sent through %s", a.spec.Via)
+}
+
+// connect only connects.
+func (a *active) connect(ctx context.Context) error {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // closing closes c when ctx ends, or at the returned function.

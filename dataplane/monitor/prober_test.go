@@ -89,7 +89,7 @@ func listen(t *testing.T) net.Listener {
 
 func newTestProber(t *testing.T) Prober {
 	t.Helper()
-	p, err := NewProber()
+	p, err := NewProber(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func full(t *testing.T) netip.AddrPort {
 
 // TestClose: probes in progress end with the prober.
 func TestClose(t *testing.T) {
-	p, err := NewProber()
+	p, err := NewProber(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

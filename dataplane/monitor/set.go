@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,7 +101,8 @@ type Set struct {
 	nodes   map[netip.AddrPort]*node
 	checks  map[key]*check
 	queue   queue
-	known   map[key]*Known // until the first Apply
+	known   map[key]*Known     // until the first Apply
+	ways    map[netip.Addr]int // nodes through which checks look, and how many do
 	lanes   [lanes]lane
 	spread  float64 // where in the interval the last new check stands, 0 to 1
 	first   time.Time
@@ -230,6 +233,8 @@ func (s *Set) join(n *node, in *Instance, now time.Time) *check {
 				c.state, c.failures = in.Spec.initial(), 0
 			}
 		}
+		s.way(in.Spec.Via, 1)
+		s.way(c.spec.Via, -1)
 		c.spec, c.probe, c.success = in.Spec, probe, now
 		if c.place < 0 {
 			s.remind(c, now)
@@ -255,10 +260,32 @@ func (s *Set) leave(n *node, c *check) {
 
 func (s *Set) remove(c *check) {
 	c.gone = true
+	s.way(c.spec.Via, -1)
 	delete(s.checks, c.key)
 	if c.place >= 0 {
 		heap.Remove(&s.queue, c.place)
 	}
+}
+
+// way counts the checks that look through a node.
+func (s *Set) way(node netip.Addr, more int) {
+	if !node.IsValid() {
+		return
+	}
+	if s.ways == nil {
+		s.ways = map[netip.Addr]int{}
+	}
+	s.ways[node] += more
+	if s.ways[node] == 0 {
+		delete(s.ways, node)
+	}
+}
+
+// Ways lists the nodes through which checks look, by the address map, in their order.
+func (s *Set) Ways() []netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(s.ways), netip.Addr.Compare)
 }
 
 // settle makes a node's state what its checks say, and says so.
