@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"bigpipe/cmd/bigpipe/internal/e2e"
 )
@@ -74,6 +75,21 @@ func url(t *testing.T, site *e2e.Site, virtual string) string {
 		t.Fatal(err)
 	}
 	return "http://" + place.String()
+}
+
+// awaitVirtual waits until a virtual server accepts connections, after a start of the dataplane.
+func awaitVirtual(t *testing.T, site *e2e.Site, virtual string) {
+	t.Helper()
+	place, err := site.Place(virtual)
+	for end := time.Now().Add(20 * time.Second); err == nil; time.Sleep(10 * time.Millisecond) {
+		if err = accepts(place); err == nil {
+			return
+		}
+		if time.Now().Before(end) {
+			err = nil
+		}
+	}
+	t.Fatal(err)
 }
 
 // TestBoxCookies: curl with a jar that holds a cookie of the old box reaches the member that it names, and gets no other
@@ -193,6 +209,7 @@ func TestCookieKeysChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, site, "dataplane")
+	awaitVirtual(t, site, "192.168.200.10:80")
 	steady.wants(to, "10.1.1.2:80", false)
 	late.wants(to, "10.1.1.3:80", false)
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,17 +146,19 @@ func startWebServer(t *testing.T, site *e2e.Site, kind, address, lines string) *
 			t.Error(err)
 		}
 	})
-	err = p.Await(context.Background(), 20*time.Second, func() error {
-		conn, err := net.Dial("tcp", place.String())
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
-	})
-	if err != nil {
+	if err := p.Await(context.Background(), 20*time.Second, func() error { return accepts(place) }); err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// accepts tells why connections to a place are not accepted.
+func accepts(place netip.AddrPort) error {
+	conn, err := net.Dial("tcp", place.String())
+	if err == nil {
+		err = conn.Close()
+	}
+	return err
 }
 
 // visits returns the requests since it was called last.
