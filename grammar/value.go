@@ -312,7 +312,7 @@ func (a *Attribute) readNumber(text string) (v value, fault, suggestion string) 
 		unit = "number of seconds"
 	}
 	if !isNumber(text) {
-		return v, fmt.Sprintf("%q is not a %s", text, unit), ""
+		return v, fmt.Sprintf("%q is not a %s from %d to %d", text, unit, a.Min, a.maxOf()), ""
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n < a.Min || n > a.maxOf() {

@@ -23,10 +23,13 @@ const readyLine = "ready\n"
 // endIdle ends the idle load.
 const endIdle = syscall.SIGTERM
 
-// runChild is: child origin|exchanges|streams|datagrams|idle|slow FLAGS.
+// runChild is: child origin|exchanges|streams|datagrams|idle|slow|records|attack FLAGS.
 func runChild(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("child: origin, exchanges, streams, datagrams, idle or slow")
+		return errors.New("child: origin, exchanges, streams, datagrams, idle, slow, records or attack")
+	}
+	if args[0] == "records" || args[0] == "attack" {
+		return runRecords(args, stdout)
 	}
 	var load traffic.Load
 	var target, sources, addresses string

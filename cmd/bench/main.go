@@ -106,6 +106,9 @@ func measureAll(ctx context.Context, o *options, progress io.Writer) (*report, e
 			rig.measureSlow(ctx, place, r)
 		}
 	}
+	if o.subject == judged && o.wants(recordsName) {
+		rig.measureRecords(ctx, recordsFull, r)
+	}
 	for _, threads := range o.threads {
 		place, err := rig.placement(threads)
 		if err != nil {

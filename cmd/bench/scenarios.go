@@ -170,11 +170,11 @@ func (o *options) chosen(threads int) []scenario {
 
 // listScenarios prints their names for -only.
 func listScenarios(w io.Writer) {
-	rows := [][]string{{scaleName, scaleAbout}, {slowName, slowAbout}}
+	rows := [][]string{{scaleName, scaleAbout}, {slowName, slowAbout}, {recordsName, recordsAbout}}
 	for _, s := range scenarios {
 		rows = append(rows, []string{s.name, s.about})
 	}
 	var text strings.Builder
 	renderTable(&text, rows)
-	fmt.Fprintf(w, "%s\n-only matches scale, slow-clients and NAME/THREADSt, as in close-64/1t.\n", text.String())
+	fmt.Fprintf(w, "%s\n-only matches scale, slow-clients, records and NAME/THREADSt, as in close-64/1t.\n", text.String())
 }

@@ -177,8 +177,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// Pains 61: no clock makes a record live too long or die too early.
-func TestClock(t *testing.T) {
+// Pain 61: no clock makes a record live too long or die too early.
+func TestPain61Clock(t *testing.T) {
 	for name, at := range map[string]int64{
 		"zero": 0, "2^31_ms": 1 << 31 * int64(time.Millisecond), "2^32_ms": 1 << 32 * int64(time.Millisecond),
 		"2^63_ns_less_an_hour": 1<<63 - 1 - int64(time.Hour),

@@ -29,6 +29,9 @@ func (m Mask) Apply(addr netip.Addr) netip.Addr {
 		return addr
 	}
 	addr = addr.Unmap().WithZone("")
+	if m == (Mask{}) {
+		return addr
+	}
 	prefix, err := addr.Prefix(m.bits(addr))
 	if err != nil { // the length always fits the family
 		return addr

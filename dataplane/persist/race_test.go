@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Pains 69: never two live records for a key, whatever happens at once.
-func TestStress(t *testing.T) {
+// Pain 69: never two live records for a key, whatever happens at once.
+func TestPain69Stress(t *testing.T) {
 	table, clock := newTable(t, 600)
 	table.SetPoolLimit(sslPool, 300)
 	nodes := []netip.AddrPort{n1, n2, n3}
@@ -96,7 +96,7 @@ func checkOne(t *testing.T, s *shard) {
 }
 
 // Pains 63 with real concurrency: the goroutines agree on one node, and after its refusal on another.
-func TestTogether(t *testing.T) {
+func TestPain63Together(t *testing.T) {
 	table, _ := newTable(t, 0)
 	nodes := []netip.AddrPort{n1, n2, n3}
 	for round := range 200 {
