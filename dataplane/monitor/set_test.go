@@ -138,7 +138,7 @@ func TestStates(t *testing.T) {
 		defer s.Close()
 		good, bad := "10.1.1.1:80", "10.1.1.2:80"
 		p.set(at(good), 300*time.Millisecond, nil)
-		p.set(at(bad), 300*time.Millisecond, errRefused)
+		p.set(at(bad), 310*time.Millisecond, errRefused)
 		s.Apply([]Node{checked(good, "tcp"), checked(bad, "tcp")})
 		wantState(t, h, good, pool.Checking)
 		wantState(t, h, bad, pool.Checking)

@@ -134,3 +134,52 @@ func TestPassive(t *testing.T) {
 		}
 	})
 }
+
+// TestGuarded: rules J-14, J-16: where a health checker looks after a member the first failure marks it down, until the checker takes
+// the mark away; in pools with passive_health requests without an answer count as connects that fail do.
+func TestGuarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Healths
+		health := h.Of(netip.MustParseAddrPort("10.1.1.1:80"))
+		d := Decision{Member: &Member{health: health, passive: true}}
+		other := Decision{Member: &Member{health: health}}
+		want := func(marked bool) {
+			t.Helper()
+			if health.Marked() != marked || len(h.Marks()) > 0 != marked {
+				t.Errorf("marked: %t, marks %v, want %t", health.Marked(), h.Marks(), marked)
+			}
+		}
+		for range 5 {
+			other.Silent() // in a pool that does not ask
+		}
+		d.Silent()
+		d.Silent()
+		d.Answered()
+		d.Silent()
+		d.Silent()
+		want(false)
+		d.Silent()
+		want(true)
+		time.Sleep(passiveDown + time.Second)
+		want(false)
+		d.Answered()
+
+		health.Guard()
+		other.Silent()
+		want(true)
+		time.Sleep(time.Hour)
+		want(true)
+		health.Retry()
+		want(false)
+		other.Silent()
+		want(true)
+		health.Unguard()
+		want(false)
+		other.Silent()
+		want(false)
+		h.Mark(netip.MustParseAddrPort("10.1.1.1:80"))
+		want(true)
+		time.Sleep(passiveDown + time.Second)
+		want(false)
+	})
+}
