@@ -163,7 +163,6 @@ func TestTransitionsReachTraffic(t *testing.T) {
 		t.Errorf("connections end after %v", took)
 	}
 
-	before = s.engine.health.monitors.Last()
 	health.status.Store(200)
 	for _, m := range p.GetPool().Members {
 		s.awaitState("p", m.GetAddress(), "up")

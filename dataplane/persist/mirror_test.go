@@ -41,15 +41,14 @@ func (l *link) Publish(ctx context.Context, b *Batch) error {
 
 // mirrored is a table whose records another one follows.
 type mirrored struct {
-	t              failer
-	clock          *fakeClock
-	active, stand  *Table
-	link           *link
-	publisher      *Publisher
-	timeout        time.Duration
-	timer          Timer
-	held           map[int]*Handle
-	unknown, early PoolID
+	t             failer
+	clock         *fakeClock
+	active, stand *Table
+	link          *link
+	publisher     *Publisher
+	timeout       time.Duration
+	timer         Timer
+	held          map[int]*Handle
 }
 
 func newMirrored(t testing.TB) *mirrored {
