@@ -15,7 +15,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
-	"bigpipe/dataplane/internal/namespace"
+	"bigpipe/dataplane/namespace"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -28,17 +28,9 @@ type crossing struct {
 
 // newCrossing gives cache n the address 10.2.n.9, and fd02:n::9.
 func newCrossing(t *testing.T) *crossing {
-	namespace.Pair(t, "client", "client0")
-	namespace.Give(t, "client0", "10.1.0.1/24")
-	namespace.Give(t, "client0", "fd01::1/64")
-	x := &crossing{t: t, client: namespace.NewHost(t, "client", []string{"10.1.0.1", "fd01::1"}, "10.1.0.9/24", "fd01::9/64")}
+	x := &crossing{t: t, client: namespace.Neighbour(t, "client", "10.1.0.", "fd01::")}
 	for n := 1; n <= 3; n++ {
-		device := fmt.Sprint("cache", n)
-		namespace.Pair(t, device, device+"r")
-		namespace.Give(t, device+"r", fmt.Sprintf("10.2.%d.1/24", n))
-		namespace.Give(t, device+"r", fmt.Sprintf("fd02:%d::1/64", n))
-		x.caches = append(x.caches, namespace.NewHost(t, device, []string{fmt.Sprintf("10.2.%d.1", n), fmt.Sprintf("fd02:%d::1", n)},
-			fmt.Sprintf("10.2.%d.9/24", n), fmt.Sprintf("fd02:%d::9/64", n)))
+		x.caches = append(x.caches, namespace.Neighbour(t, fmt.Sprint("cache", n), fmt.Sprintf("10.2.%d.", n), fmt.Sprintf("fd02:%d::", n)))
 	}
 	return x
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
-	"bigpipe/dataplane/internal/namespace"
+	"bigpipe/dataplane/namespace"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"bigpipe/dataplane/internal/namespace"
+	"bigpipe/dataplane/namespace"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 

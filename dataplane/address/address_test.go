@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"bigpipe/dataplane/internal/namespace"
+	"bigpipe/dataplane/namespace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

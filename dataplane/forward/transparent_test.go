@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"bigpipe/dataplane/internal/namespace"
+	"bigpipe/dataplane/namespace"
 	"bigpipe/dataplane/pool"
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -26,19 +26,13 @@ func TestTransparent(t *testing.T) {
 	if !namespace.Enter(t) {
 		return
 	}
-	namespace.Pair(t, "client", "client0")
-	namespace.Pair(t, "member", "member0")
-	namespace.Give(t, "client0", "10.1.0.1/24")
-	namespace.Give(t, "client0", "fd01::1/64")
-	namespace.Give(t, "member0", "10.2.0.1/24")
-	namespace.Give(t, "member0", "fd02::1/64")
-	client := namespace.NewHost(t, "client", []string{"10.1.0.1", "fd01::1"}, "10.1.0.9/24", "fd01::9/64")
-	member := namespace.NewHost(t, "member", []string{"10.2.0.1", "fd02::1"}, "10.2.0.80/24", "fd02::80/64")
+	client := namespace.Neighbour(t, "client", "10.1.0.", "fd01::")
+	member := namespace.Neighbour(t, "member", "10.2.0.", "fd02::")
 	divert(t, "member0")
 
 	for _, net := range []struct{ virtual, member, client, router string }{
-		{"10.1.0.1:0", "10.2.0.80:8080", "10.1.0.9", "10.2.0.1"},
-		{"[fd01::1]:0", "[fd02::80]:8080", "fd01::9", "fd02::1"},
+		{"10.1.0.1:0", "10.2.0.9:8080", "10.1.0.9", "10.2.0.1"},
+		{"[fd01::1]:0", "[fd02::9]:8080", "fd01::9", "fd02::1"},
 	} {
 		for transparent, want := range map[bool]string{true: net.client, false: net.router} {
 			t.Run(fmt.Sprintf("%s_%v", net.client, transparent), func(t *testing.T) {

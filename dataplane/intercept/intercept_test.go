@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"bigpipe/dataplane/internal/namespace"
+	"bigpipe/dataplane/namespace"
 )
 
 // listen opens a socket for intercepted connections and answers each with a name and the address that it was meant for.
@@ -111,10 +111,7 @@ func TestIntercept(t *testing.T) {
 	if !namespace.Enter(t) {
 		return
 	}
-	namespace.Pair(t, "client", "client0")
-	namespace.Give(t, "client0", "10.1.0.1/24")
-	namespace.Give(t, "client0", "fd01::1/64")
-	client := namespace.NewHost(t, "client", []string{"10.1.0.1", "fd01::1"}, "10.1.0.9/24", "fd01::9/64")
+	client := namespace.Neighbour(t, "client", "10.1.0.", "fd01::")
 
 	// Others' rules, which must stay: one with our mark's bits, one in our routing table, a table of nftables.
 	foreign := netlink.NewRule()
@@ -231,11 +228,7 @@ func TestGateways(t *testing.T) {
 	}
 	var hosts []*namespace.Host
 	for i, name := range []string{"one", "two"} {
-		namespace.Pair(t, name, name+"0")
-		namespace.Give(t, name+"0", fmt.Sprintf("10.%d.0.1/24", i+1))
-		namespace.Give(t, name+"0", fmt.Sprintf("fd0%d::1/64", i+1))
-		hosts = append(hosts, namespace.NewHost(t, name, []string{fmt.Sprintf("10.%d.0.1", i+1), fmt.Sprintf("fd0%d::1", i+1)},
-			fmt.Sprintf("10.%d.0.9/24", i+1), fmt.Sprintf("fd0%d::9/64", i+1)))
+		hosts = append(hosts, namespace.Neighbour(t, name, fmt.Sprintf("10.%d.0.", i+1), fmt.Sprintf("fd0%d::", i+1)))
 	}
 	for i, h := range hosts { // both have the same addresses, which nobody here knows a way to
 		h.Do(func() {

@@ -19,6 +19,8 @@ import (
 type Site struct {
 	// Programs is the folder that Build filled; Dir holds sockets, state and logs.
 	Programs, Dir string
+	// Unmapped: addresses are what they are. The site has a network namespace of its own.
+	Unmapped bool
 
 	addresses *addresses
 	mu        sync.Mutex // guards daemons against abort
@@ -98,6 +100,9 @@ func (s *Site) launch(name string, more []string) error {
 	case "mgmtd":
 		args = append(args, "--dataplane", "unix://"+s.socket("dataplane"))
 	case "dataplane":
+		if s.Unmapped {
+			break
+		}
 		file := filepath.Join(s.Dir, "map")
 		if err := os.WriteFile(file, []byte(s.addresses.file()), 0o600); err != nil {
 			return err

@@ -159,22 +159,9 @@ func NewHost(t *testing.T, device string, gateways []string, prefixes ...string)
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	link, err := netlink.LinkByName(device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetNsPid(link, h.thread); err != nil {
-		t.Fatal(err)
-	}
+	link := h.Move(t, device, prefixes...)
 	h.Do(func() {
 		setUp(t)
-		if err := netlink.LinkSetUp(link); err != nil {
-			t.Error(err)
-			return
-		}
-		for _, p := range prefixes {
-			Give(t, device, p)
-		}
 		for _, g := range gateways {
 			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(g)}); err != nil {
 				t.Error(err)
@@ -184,7 +171,41 @@ func NewHost(t *testing.T, device string, gateways []string, prefixes ...string)
 	return h
 }
 
-// Do calls fn at the host, and waits. Goroutines that fn starts are not there.
+// Move gives the host another device of a pair that Pair has made, with addresses. It is up there.
+func (h *Host) Move(t *testing.T, device string, prefixes ...string) netlink.Link {
+	t.Helper()
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetNsPid(link, h.thread); err != nil {
+		t.Fatal(err)
+	}
+	h.Do(func() {
+		if err := netlink.LinkSetUp(link); err != nil {
+			t.Error(err)
+			return
+		}
+		for _, p := range prefixes {
+			Give(t, device, p)
+		}
+	})
+	return link
+}
+
+// Neighbour makes a host that is joined to the test's namespace. v4 and v6 are the networks between them, without the host's part,
+// such as "10.2.1." and "fd02:1::": the test's namespace is 1 there and the host's gateway, the host is 9. The device at the host
+// has the host's name, the other end that and a "0".
+func Neighbour(t *testing.T, name, v4, v6 string) *Host {
+	t.Helper()
+	end := name + "0"
+	Pair(t, name, end)
+	Give(t, end, v4+"1/24")
+	Give(t, end, v6+"1/64")
+	return NewHost(t, name, []string{v4 + "1", v6 + "1"}, v4+"9/24", v6+"9/64")
+}
+
+// Do calls fn at the host, and waits. Goroutines that fn starts are not there; programs that it starts itself are.
 func (h *Host) Do(fn func()) {
 	done := make(chan struct{})
 	h.calls <- func() {
@@ -192,4 +213,19 @@ func (h *Host) Do(fn func()) {
 		fn()
 	}
 	<-done
+}
+
+// Start starts a program at the host. It is killed with the test, which fails if it cannot be started.
+func (h *Host) Start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	var err error
+	h.Do(func() { err = cmd.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait() // it was killed
+	})
 }
