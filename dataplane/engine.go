@@ -73,6 +73,7 @@ type Engine struct {
 
 	recordFile *recordFile // nil without a state directory
 	former     bool        // records are of the process before: their pools may have changed since
+	removed    removed
 
 	keys       keys // of cookies
 	intercepts intercepts
@@ -160,6 +161,7 @@ func (e *Engine) restore(o *EngineOptions) (tree *config.Tree, applied *pb.Apply
 		e.records = t.records
 		e.recordFile = newRecordFile(o.StateDir, e.records, o.Log)
 		e.journal = &journal{path: filepath.Join(o.StateDir, journalName), lock: t.lock}
+		e.removed.read(o)
 		return t.tree, t.header, nil
 	case o.StateDir == "":
 		return nil, nil, nil
@@ -173,6 +175,7 @@ func (e *Engine) restore(o *EngineOptions) (tree *config.Tree, applied *pb.Apply
 	case err != nil:
 		return nil, nil, fmt.Errorf("state directory: %w", err)
 	}
+	e.removed.read(o)
 	e.records, e.former = restoreRecords(o.StateDir, o.Log), true
 	e.records.SetLimit(persist.DefaultLimit)
 	e.recordFile = newRecordFile(o.StateDir, e.records, o.Log)
@@ -272,6 +275,7 @@ func (e *Engine) Apply(u *Update) ([]*pb.NotInEffect, error) {
 	tree, changes := prev.wanted(u)
 	e.run(prev.derive(tree, u.Header), changes)
 	e.record(u.Header, tree, changes)
+	e.removed.keep(e.log)
 	return e.notInEffect(), nil
 }
 
@@ -325,7 +329,9 @@ func (e *Engine) run(next *runtime, changes []config.Change) {
 	}
 	retime := next.compilePools(touched.pools, &pool.Env{
 		Table: e.records, Dial: e.addresses.Local, Health: e.health.known, Keys: e.keys.ring, Log: e.log,
+		Removed: e.removed.former,
 	})
+	e.removed.note(next, touched.pools)
 	e.health.check(next, changes, e.addresses)
 	next.compileRules(touched.rules)
 	plans, gone := next.compileVirtuals(touched.virtuals, e.addresses, &e.shares)

@@ -34,6 +34,9 @@ type Env struct {
 	Health *Healths
 	// Keys encrypt cookies; nil: there are none.
 	Keys *cookie.Ring
+	// Removed are members that a process before this one has kept after they were removed, by pool. They count where there is no
+	// pool before the one that is compiled.
+	Removed map[string][]Removed
 	// Now is the wall clock; nil is the system's.
 	Now func() time.Time
 	// Log is where pools tell what they meet; nil is slog's default.
