@@ -3,63 +3,28 @@ package dataplane
 import (
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"bigpipe/dataplane/openssl"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
-// openssl are real members and clients of TLS. Each server has a cache of its own, so that a session is resumed only where it
-// was made.
-type openssl struct {
+// opensslSite has openssl's servers as members, and its clients.
+type opensslSite struct {
 	*site
-	dir     string
+	peer    *openssl.Peer
 	servers []string // addresses
 }
 
 // newOpenSSL starts servers behind the virtual server web.
-func newOpenSSL(t *testing.T, servers int, change func(*pb.Pool), options ...string) *openssl {
+func newOpenSSL(t *testing.T, servers int, change func(*pb.Pool), options ...string) *opensslSite {
 	t.Helper()
-	program, err := exec.LookPath("openssl")
-	if err != nil {
-		if os.Getenv("BIGPIPE_NO_SKIP") != "" {
-			t.Fatal("openssl is not installed")
-		}
-		t.Skip("openssl is not installed (package openssl)")
-	}
-	o := &openssl{site: newSite(t, "", mapped), dir: t.TempDir()}
-	cert, key := filepath.Join(o.dir, "cert.pem"), filepath.Join(o.dir, "key.pem")
-	out, err := exec.Command(program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-		"-subj", "/CN=site", "-keyout", key, "-out", cert).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	o := &opensslSite{peer: openssl.New(t), site: newSite(t, "", mapped)}
 	for range servers {
-		addr := unusedAddress(t)
-		run := exec.Command(program, append([]string{"s_server", "-accept", addr, "-cert", cert, "-key", key, "-www", "-quiet"}, options...)...)
-		if err := run.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = run.Process.Kill()
-			_ = run.Wait()
-		})
-		o.servers = append(o.servers, addr)
+		o.servers = append(o.servers, unusedAddress(t))
 	}
-	for _, addr := range o.servers {
-		eventually(t, "openssl listens", func() bool {
-			c, err := net.Dial("tcp", addr)
-			if err == nil {
-				c.Close()
-			}
-			return err == nil
-		})
-	}
+	o.peer.Serve(o.servers, options...)
 	p := plainPool("p", o.servers...)
 	p.GetPool().PersistMode = pb.PersistMode_PERSIST_MODE_SSL.Enum()
 	if change != nil {
@@ -80,51 +45,24 @@ func unusedAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-var handshakes = regexp.MustCompile(`(?m)^(New|Reused), `)
-
-// connect runs a client from an address, and returns how its connections began, a word each. With a page it asks for one and
-// reads to the end, as those must that are to get a session of TLS 1.3.
-func (o *openssl) connect(client string, page bool, options ...string) string {
+// connect runs a client from an address, and returns how its connections began; see [openssl.Session].
+func (o *opensslSite) connect(client string, page bool, options ...string) string {
 	o.t.Helper()
 	addr, ok := o.engine.Bound(web)
 	if !ok {
 		o.t.Fatal("nobody listens")
 	}
-	args := append([]string{"s_client", "-connect", addr.String(), "-bind", client + ":0"}, options...)
-	if page {
-		args = append(args, "-ign_eof")
-	}
-	run := exec.Command("openssl", args...)
-	run.Dir = o.dir
-	if page {
-		run.Stdin = strings.NewReader("GET / HTTP/1.0\r\n\r\n")
-	}
-	timer := time.AfterFunc(patience, func() { _ = run.Process.Kill() })
-	defer timer.Stop()
-	out, err := run.Output()
-	var words []string
-	for _, m := range handshakes.FindAllStringSubmatch(string(out), -1) {
-		words = append(words, m[1])
-	}
-	if err != nil {
-		words = append(words, err.Error())
-	}
-	if page && len(words) > 1 { // the page says it too
-		words = words[:1]
-	}
-	return strings.Join(words, " ")
+	return o.peer.Connect(openssl.Client{From: client, To: addr.String(), Page: page}, options...).Began
 }
 
 // totals prints how many connections each member has had.
-func (o *openssl) totals() string {
+func (o *opensslSite) totals() string {
 	var list []string
 	for _, m := range o.statistics("p").GetPools()[0].GetMembers() {
 		list = append(list, fmt.Sprint(m.GetConnections().GetTotal()))
 	}
 	return strings.Join(list, " ")
 }
-
-func reused(n int) string { return strings.TrimSpace(strings.Repeat("Reused ", n)) }
 
 // TestOpenSSL: rules A-1 to A-14 with openssl as client and server.
 func TestOpenSSL(t *testing.T) {
@@ -138,7 +76,7 @@ func TestOpenSSL(t *testing.T) {
 		for range 2 { // six connections each
 			for i := range 3 {
 				for _, client := range []string{first, again} {
-					want(t, o.connect(client, false, "-tls1_2", "-no_ticket", "-reconnect", "-sess_in", fmt.Sprintf("s%d", i)), reused(6))
+					want(t, o.connect(client, false, "-tls1_2", "-no_ticket", "-reconnect", "-sess_in", fmt.Sprintf("s%d", i)), openssl.Reused(6))
 				}
 			}
 		}
@@ -178,7 +116,7 @@ func TestOpenSSL(t *testing.T) {
 		for range 5 {
 			want(t, o.connect(again, true, "-tls1_2", "-sess_in", "s", "-sess_out", "s"), "Reused")
 		}
-		want(t, o.connect(first, false, "-tls1_2", "-reconnect", "-sess_in", "s"), reused(6))
+		want(t, o.connect(first, false, "-tls1_2", "-reconnect", "-sess_in", "s"), openssl.Reused(6))
 		want(t, o.totals(), "1 12 0")
 	})
 	t.Run("A-T17_tickets_ignored", func(t *testing.T) {
