@@ -25,6 +25,8 @@ type exchange struct {
 	ruleInput rule.Input
 	poolInput pool.Input
 	returning returning
+	page      page
+	hostAsked []byte // the request's host, once an upload has begun
 
 	head    int    // bytes of the request's head
 	used    int    // bytes of flow.in that belong to the request
@@ -129,6 +131,9 @@ func (x *exchange) reset() {
 	x.redialled, x.repeated, x.probed = netip.AddrPort{}, false, false
 	x.sent, x.detached, x.owes, x.forwarded = false, false, false, x.forwarded[:0]
 	x.upload.reset()
+	if x.page.active {
+		x.page.reset()
+	}
 }
 
 // arrival says whether a request has come.

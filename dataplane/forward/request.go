@@ -118,6 +118,7 @@ func (x *exchange) delivered() bool { return x.sent && (!x.upload.started || x.u
 // startUpload lets the body follow. The request's head is given up: its memory is used for the body.
 func (x *exchange) startUpload() {
 	x.upload.started = true
+	x.hostAsked = append(x.hostAsked[:0], x.request.Host()...)
 	x.f.moving.Store(x.f.target)
 	if !x.request.Expects100() || x.used > x.head {
 		x.upload.began.Store(int64(x.f.client.clock.now()))

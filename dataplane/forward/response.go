@@ -84,6 +84,9 @@ func (x *exchange) respond() outcome {
 	var cookies pool.Edited
 	cookies, x.edits = f.decision.EditResponse(&r.Head, f.cookieDue, x.edits[:0])
 	x.owes = f.cookieDue && !cookies.Set
+	if links := f.decision.Links(); links != nil {
+		x.editLinks(links)
+	}
 	after := http1.KeepAlive
 	if !x.upload.complete() || f.listener.draining.Load() {
 		after = http1.Close
@@ -94,7 +97,13 @@ func (x *exchange) respond() outcome {
 	if framing, _ := r.Framing(); framing == http1.FramingTunnel {
 		return x.tunnel()
 	}
-	if err := x.forwardBody(); err != nil {
+	var err error
+	if x.page.active {
+		err = x.forwardPage()
+	} else {
+		err = x.forwardBody()
+	}
+	if err != nil {
 		return x.cut(err)
 	}
 	x.stopUpload()
@@ -228,8 +237,7 @@ func (x *exchange) cut(err error) outcome {
 	}
 	x.stopUpload()
 	f.server.close()
-	framing, _ := x.response.Framing()
-	if framing == http1.FramingClose || x.asked.HTTP10 || errors.Is(err, errAborted) {
+	if x.response.EndsByClose() || x.asked.HTTP10 || errors.Is(err, errAborted) {
 		f.client.reset()
 	}
 	return closing

@@ -10,13 +10,14 @@ type Body struct {
 	framing  Framing
 	response bool  // faults are answered 502
 	bare     bool  // chunks are taken off
+	other    bool  // another body is forwarded
 	left     int64 // bytes of the body, or of the chunk, that are still to come
 	chunk    chunk
 }
 
 func (b *Body) start(framing Framing, length int64) {
 	b.framing, b.left = framing, length
-	b.response, b.bare = false, false
+	b.response, b.bare, b.other = false, false, false
 	b.chunk.reset()
 }
 

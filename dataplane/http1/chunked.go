@@ -161,7 +161,7 @@ func (b *Body) reframe(in []byte) (n int, emit []byte, err error) {
 			emit = strconv.AppendInt(c.scratch[:0], c.size, 16)
 			return i + 1, append(emit, "\r\n"...), nil
 		default:
-			emit, err := c.endByte(x)
+			emit, err := c.endByte(x, b.other)
 			if err != nil || c.state == chunkDone {
 				return i + 1, emit, err
 			}
@@ -197,8 +197,9 @@ func (c *chunk) sizeByte(x byte) error {
 	return nil
 }
 
-// endByte reads a byte after the last chunk. Emit is the whole end of the body, once it is complete.
-func (c *chunk) endByte(x byte) (emit []byte, err error) {
+// endByte reads a byte after the last chunk, of a body that is forwarded or of one for which another is. Emit is the whole end of
+// the body, once it is complete.
+func (c *chunk) endByte(x byte, other bool) (emit []byte, err error) {
 	switch c.state {
 	case chunkLast:
 		if x == '\r' {
@@ -220,7 +221,7 @@ func (c *chunk) endByte(x byte) (emit []byte, err error) {
 	}
 	c.trailers = append(c.trailers, x)
 	if c.state == chunkTrailerLF {
-		return c.trailerEnd()
+		return c.trailerEnd(other)
 	}
 	switch {
 	case x == '\r':
@@ -232,7 +233,7 @@ func (c *chunk) endByte(x byte) (emit []byte, err error) {
 }
 
 // trailerEnd judges the trailer line that has been read.
-func (c *chunk) trailerEnd() (emit []byte, err error) {
+func (c *chunk) trailerEnd(other bool) (emit []byte, err error) {
 	line := c.trailers[c.line:]
 	if line[len(line)-1] != '\n' {
 		return nil, errTrailer
@@ -246,7 +247,7 @@ func (c *chunk) trailerEnd() (emit []byte, err error) {
 	if len(name) == 0 || line[len(name)] != ':' {
 		return nil, errTrailer
 	}
-	if forbiddenTrailer(name) {
+	if forbiddenTrailer(name) || other && (staleField(name) || equalFold(name, "etag")) {
 		c.trailers = c.trailers[:c.line]
 	}
 	c.line = len(c.trailers)

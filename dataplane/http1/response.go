@@ -10,6 +10,12 @@ type Response struct {
 	inField bool // the status line has been read
 	framing Framing
 	doubt   bool // the member may send a body where none may be
+
+	// What ChangeBody has found.
+	other  bool // another body is forwarded
+	open   bool // the member has said its length, and the client is not told
+	digits [20]byte
+	tag    []byte
 }
 
 // Reset makes r ready for the response to a request. It also lets go of the buffer.
@@ -21,6 +27,7 @@ func (r *Response) Reset(asked Asked) {
 func (r *Response) clear() {
 	r.reset()
 	r.status, r.inField, r.framing, r.doubt = 0, false, FramingNone, false
+	r.other, r.open = false, false
 }
 
 // Parse reads a head at the beginning of buf. It returns its size when it is complete, and 0 while more bytes are needed: call
@@ -180,11 +187,12 @@ func (r *Response) Framing() (Framing, int64) {
 	return r.framing, 0
 }
 
-// StartBody makes b ready for the body that follows the head. Chunks are taken off for a client that speaks HTTP/1.0.
+// StartBody makes b ready for the body that follows the head. Chunks are taken off for a client that speaks HTTP/1.0, and after
+// ChangeBody.
 func (r *Response) StartBody(b *Body) {
 	framing, length := r.Framing()
 	b.start(framing, length)
-	b.response, b.bare = true, r.asked.HTTP10
+	b.response, b.bare, b.other = true, r.asked.HTTP10 || r.other, r.other
 }
 
 // Reusable reports whether the member's connection can take another request after the body. It cannot if bytes follow the
@@ -196,8 +204,7 @@ func (r *Response) Reusable() bool {
 // After returns what can happen to the client's connection after the response: KeepAlive if the client wants it and the end
 // of the body does not need the close.
 func (r *Response) After() After {
-	if !r.asked.KeepAlive || r.framing == FramingClose || r.framing == FramingTunnel ||
-		r.framing == FramingChunked && r.asked.HTTP10 {
+	if !r.asked.KeepAlive || r.EndsByClose() {
 		return Close
 	}
 	return KeepAlive
@@ -213,6 +220,9 @@ func (r *Response) AppendHead(dst []byte, after After) []byte {
 	}
 	if r.status < 200 {
 		return dst
+	}
+	if r.open && r.Chunks() {
+		dst = AppendField(dst, "Transfer-Encoding", chunkedCoding)
 	}
 	if r.After() == Close {
 		after = Close

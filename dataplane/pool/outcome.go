@@ -40,12 +40,14 @@ const (
 	OutcomeExpired
 	// OutcomeEvicted counts records that made room for others. The table counts them.
 	OutcomeEvicted
+	// OutcomeCompressed counts pages whose links did not get the route, since they were compressed (rule J-23).
+	OutcomeCompressed
 	outcomes
 )
 
 var outcomeWords = [outcomes]string{
 	"off", "none", "malformed", "unknown_member", "not_tls", "down", "disabled_honoured", "other_pool", "table_full",
-	"valid", "bound", "moved", "expired", "evicted",
+	"valid", "bound", "moved", "expired", "evicted", "compressed",
 }
 
 // String returns the word.
@@ -103,5 +105,6 @@ func (t *tally) message() *pb.PersistOutcomes {
 		Bound:            t.sum(OutcomeBound),
 		Moved:            t.sum(OutcomeMoved),
 		NotTls:           t.sum(OutcomeNotTLS),
+		Compressed:       t.sum(OutcomeCompressed),
 	}
 }

@@ -1646,7 +1646,9 @@ type PersistOutcomes struct {
 	Moved            uint64                 `protobuf:"varint,11,opt,name=moved,proto3" json:"moved,omitempty"`
 	Evicted          uint64                 `protobuf:"varint,12,opt,name=evicted,proto3" json:"evicted,omitempty"`
 	// Connections that did not begin with a hello of TLS where the pool persists by TLS sessions.
-	NotTls        uint64 `protobuf:"varint,13,opt,name=not_tls,json=notTls,proto3" json:"not_tls,omitempty"`
+	NotTls uint64 `protobuf:"varint,13,opt,name=not_tls,json=notTls,proto3" json:"not_tls,omitempty"`
+	// Pages whose links did not get the route of persist_mode jroute, since they were compressed.
+	Compressed    uint64 `protobuf:"varint,14,opt,name=compressed,proto3" json:"compressed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1768,6 +1770,13 @@ func (x *PersistOutcomes) GetEvicted() uint64 {
 func (x *PersistOutcomes) GetNotTls() uint64 {
 	if x != nil {
 		return x.NotTls
+	}
+	return 0
+}
+
+func (x *PersistOutcomes) GetCompressed() uint64 {
+	if x != nil {
+		return x.Compressed
 	}
 	return 0
 }
@@ -2317,7 +2326,7 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\amonitor\x18\x02 \x01(\tR\amonitor\x12-\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x17.bigpipe.v1.MemberStateR\x05state\x12\x1c\n" +
-	"\tdataplane\x18\x04 \x01(\tR\tdataplane\"\xf8\x02\n" +
+	"\tdataplane\x18\x04 \x01(\tR\tdataplane\"\x98\x03\n" +
 	"\x0fPersistOutcomes\x12\x12\n" +
 	"\x04none\x18\x01 \x01(\x04R\x04none\x12\x1c\n" +
 	"\tmalformed\x18\x02 \x01(\x04R\tmalformed\x12%\n" +
@@ -2334,7 +2343,10 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	" \x01(\x04R\x05bound\x12\x14\n" +
 	"\x05moved\x18\v \x01(\x04R\x05moved\x12\x18\n" +
 	"\aevicted\x18\f \x01(\x04R\aevicted\x12\x17\n" +
-	"\anot_tls\x18\r \x01(\x04R\x06notTls\"\xf1\x01\n" +
+	"\anot_tls\x18\r \x01(\x04R\x06notTls\x12\x1e\n" +
+	"\n" +
+	"compressed\x18\x0e \x01(\x04R\n" +
+	"compressed\"\xf1\x01\n" +
 	"\x0ePoolStatistics\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\amembers\x18\x02 \x03(\v2\x1c.bigpipe.v1.MemberStatisticsR\amembers\x12=\n" +
