@@ -77,22 +77,28 @@ func zeros(n int) string { return strings.Repeat("0", n) }
 // TestBrowserKeepsItsMember: a browser loads pages with their parts, and asks twelve things at once; all is answered by the
 // member of its first request, also after the browser was started anew. Others are balanced meanwhile.
 func TestBrowserKeepsItsMember(t *testing.T) {
-	const hour = "cookie_expiration 0d 01:00:00\n"
+	const (
+		hour           = "cookie_expiration 0d 01:00:00\n"
+		permanentToken = "persist_mode token\ntoken_name shop\ntoken_lifetime permanent\ntoken_timeout 1h"
+	)
 	tests := []struct {
 		name, kind, pool, virtual string
 		lines                     func(member string) string
+		cookie                    func(member string, c browser.Cookie) bool // nil: ours of insert
 	}{
-		{"insert", "apache", hour + "persist_mode cookie\ncookie_mode insert", "", nil},
-		{"insert_oneconnect", "apache", hour + "persist_mode cookie\ncookie_mode insert", "oneconnect enable", nil},
+		{"insert", "apache", hour + "persist_mode cookie\ncookie_mode insert", "", nil, nil},
+		{"insert_oneconnect", "apache", hour + "persist_mode cookie\ncookie_mode insert", "oneconnect enable", nil, nil},
 		{"C-10_rewrite_of_what_apache_sends", "apache", hour + "persist_mode cookie\ncookie_mode rewrite", "", func(string) string {
 			return "Header add Set-Cookie BIGipCookie=" + zeros(120) // as seed 002 says
-		}},
+		}, nil},
 		{"C-10_rewrite_of_what_nginx_sends", "nginx", hour + "persist_mode cookie\ncookie_mode rewrite", "oneconnect enable", func(string) string {
 			return `add_header Set-Cookie "BIGipCookie=` + zeros(120) + `"; add_header Cache-Control no-store;`
-		}},
+		}, nil},
 		{"C-11_passive_by_the_recipe_of_seed_002", "apache", "persist_mode cookie\ncookie_mode passive", "", func(member string) string {
 			return `Header add Set-Cookie: "BIGipServer web=` + strings.TrimSuffix(webValues[member], "0") + `; expires=Sat, 19-Aug-2090 19:35:45 GMT; path=/"`
-		}},
+		}, isPassive},
+		{"G-4_token", "nginx", permanentToken, "", nil, isToken},
+		{"O-14_token_oneconnect", "apache", permanentToken, "oneconnect enable", nil, isToken},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,7 +117,7 @@ func TestBrowserKeepsItsMember(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			member, mostConns := "", 0
+			member, mostConns, kept := "", 0, browser.Cookie{}
 			for i := range 4 {
 				if i == 3 {
 					if err := b.Close(); err != nil {
@@ -125,7 +131,15 @@ func TestBrowserKeepsItsMember(t *testing.T) {
 					t.Errorf("page %d: the browser moved from %s to %s", i+1, member, at)
 				}
 				member = at
-				checkCookie(t, b, member, tt.lines != nil && strings.Contains(tt.pool, "passive"))
+				is := tt.cookie
+				if is == nil {
+					is = isInserted
+				}
+				cookies, err := b.Cookies()
+				if err != nil || len(cookies) != 1 || !is(member, cookies[0]) || i > 0 && cookies[0] != kept {
+					t.Fatalf("page %d from %s: the browser keeps %+v, %v; before %+v", i+1, member, cookies, err, kept)
+				}
+				kept = cookies[0]
 				// Others come, so that the next would be sent elsewhere.
 				var others []string
 				for range len(servers) - 1 {
@@ -168,23 +182,23 @@ func loadPage(t *testing.T, b *browser.Browser, url string, servers []*webServer
 	return page, len(ports)
 }
 
-// checkCookie checks that the browser keeps one cookie, which names the member.
-func checkCookie(t *testing.T, b *browser.Browser, member string, passive bool) {
-	t.Helper()
-	cookies, err := b.Cookies()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := browser.Cookie{Name: "BIGipServerweb", Value: webValues[member], Path: "/"}
-	if passive {
-		want.Name, want.Value = "BIGipServer web", strings.TrimSuffix(want.Value, "0")
-	}
-	for i := range cookies {
-		cookies[i].Domain = ""
-	}
-	if !slices.Equal(cookies, []browser.Cookie{want}) {
-		t.Errorf("the browser keeps %+v, want %+v", cookies, want)
-	}
+// The cookies that a browser keeps, one a mode, without the domain.
+
+func isInserted(member string, c browser.Cookie) bool {
+	c.Domain = ""
+	return c == browser.Cookie{Name: "BIGipServerweb", Value: webValues[member], Path: "/"}
+}
+
+func isPassive(member string, c browser.Cookie) bool {
+	c.Domain = ""
+	return c == browser.Cookie{Name: "BIGipServer web", Value: strings.TrimSuffix(webValues[member], "0"), Path: "/"}
+}
+
+// isToken: scripts of the site do not see it, and it says nothing to people (rule G-3).
+func isToken(_ string, c browser.Cookie) bool {
+	secret := strings.HasPrefix(c.Value, "v1.")
+	c.Domain, c.Value = "", ""
+	return secret && c == browser.Cookie{Name: "shop", Path: "/", HTTPOnly: true}
 }
 
 // TestBrowserCookieScope: one cookie serves all folders of a site (pain 8), and with cookie_domain all hosts of a domain (pain 18).
