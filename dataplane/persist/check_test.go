@@ -33,8 +33,8 @@ type failer interface {
 // check compares everything in the table that is held twice.
 func check(t failer, table *Table) {
 	t.Helper()
-	if size := unsafe.Sizeof(slot{}); size != 64 {
-		t.Fatalf("a slot has %d bytes, want a cache line", size)
+	if size := unsafe.Sizeof(slot{}); size != 40 {
+		t.Fatalf("a slot has %d bytes, want 40", size)
 	}
 	total := 0
 	pools := map[uint32]int{}
@@ -72,8 +72,8 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 		}
 		used := 0
 		for i := range p.slots {
-			sl, r := &p.slots[i], ref(n<<chunkBits+i)+1
-			if sl.gen == 0 {
+			sl, r, open := &p.slots[i], refOf(n, i), p.rests[i].open
+			if p.rests[i].gen == 0 {
 				continue
 			}
 			used++
@@ -88,10 +88,10 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 			if s.table.shardOf(k.hash(s.table.seed)) != s {
 				t.Fatalf("key %v is in the wrong shard", k)
 			}
-			if (sl.open == 0) != (sl.flags&flagListed != 0) {
-				t.Fatalf("key %v has %d open connections, listed: %v", k, sl.open, sl.flags&flagListed != 0)
+			if (open == 0) != (sl.flags&flagListed != 0) || (open == 0) != (sl.flags&flagOpen == 0) {
+				t.Fatalf("key %v has %d open connections, flags %b", k, open, sl.flags)
 			}
-			if sl.open == 0 && sl.flags&flagAccepted == 0 {
+			if open == 0 && sl.flags&flagAccepted == 0 {
 				t.Fatalf("key %v stayed without an accepted connection", k)
 			}
 			if (s.classOf(sl).timeout > 0) != (sl.flags&flagWheel != 0) {
@@ -102,7 +102,7 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 			}
 			pool := s.table.pool(s.classOf(sl).pool)
 			pools[pool.number]++
-			if sl.open == 0 {
+			if open == 0 {
 				listed++
 				lowest(oldest[&s.table.marks], s.number, sl.used)
 				if m := pool.marks.Load(); m != nil {
@@ -123,9 +123,9 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 	}
 	for number, l := range s.recency.lists {
 		before := ref(0)
-		for r := l.oldest; r != 0; r = s.slab.at(r).newer {
+		for r := l.oldest; r != 0; r = s.slab.rest(r).newer {
 			sl := s.slab.at(r)
-			if sl.older != before || s.classOf(sl).pool != uint32(number) {
+			if s.slab.rest(r).older != before || s.classOf(sl).pool != uint32(number) {
 				t.Fatalf("recency list of pool %d is broken at %d", number, r)
 			}
 			before = r
@@ -138,8 +138,8 @@ func checkShard(t failer, s *shard, pools map[uint32]int, oldest map[*marks]map[
 	if s.wheel.buckets != nil {
 		for n, first := range s.wheel.buckets {
 			before := ref(0)
-			for r := first; r != 0; r = s.slab.links(r).next {
-				if s.slab.links(r).prev != before || int(s.slab.at(r).bucket) != n {
+			for r := first; r != 0; r = s.slab.rest(r).next {
+				if s.slab.rest(r).prev != before || int(s.slab.at(r).bucket) != n {
 					t.Fatalf("wheel bucket %d is broken at %d", n, r)
 				}
 				before = r

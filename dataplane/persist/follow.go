@@ -140,10 +140,10 @@ func (f *Follower) drop(p copied) {
 	s := &f.table.shards[p.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.slab.has(p.slot) || s.slab.at(p.slot).gen != p.gen {
+	if !s.slab.has(p.slot) || s.slab.rest(p.slot).gen != p.gen {
 		return
 	}
-	if sl := s.slab.at(p.slot); sl.open == 0 && sl.used <= p.used+uint64(useSlack) {
+	if sl := s.slab.at(p.slot); sl.flags&flagOpen == 0 && sl.used <= p.used+uint64(useSlack) {
 		s.drop(p.slot, func(*poolState) {})
 	}
 }
@@ -162,9 +162,9 @@ func (t *Table) adopt(rec *Record) copied {
 	if r != 0 {
 		sl := s.slab.at(r)
 		switch same := s.nodeOf(sl) == rec.Node && sl.flags&flagAccepted != 0; {
-		case same && (sl.open > 0 || sl.used >= used && sl.created+uint64(useSlack) >= created):
-			return copied{place{slot: r, gen: sl.gen, shard: uint8(s.number)}, used}
-		case sl.open > 0 || sl.used > used:
+		case same && (sl.flags&flagOpen != 0 || sl.used >= used && s.slab.rest(r).created+uint64(useSlack) >= created):
+			return copied{place{slot: r, gen: s.slab.rest(r).gen, shard: uint8(s.number)}, used}
+		case sl.flags&flagOpen != 0 || sl.used > used:
 			return copied{}
 		}
 		s.drop(r, func(*poolState) {})
@@ -176,5 +176,5 @@ func (t *Table) adopt(rec *Record) copied {
 	if chunk := int((r - 1) >> chunkBits); chunk < len(s.slab.tellings) { // no echo
 		s.slab.tellings[chunk].fresh.remove(int((r - 1) & (chunkSlots - 1)))
 	}
-	return copied{place{slot: r, gen: s.slab.at(r).gen, shard: uint8(s.number)}, used}
+	return copied{place{slot: r, gen: s.slab.rest(r).gen, shard: uint8(s.number)}, used}
 }

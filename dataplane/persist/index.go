@@ -14,7 +14,7 @@ const (
 	entryGone  = 1 // was in use: a probe goes on behind it
 	entryRef   = 1<<24 - 1
 	minIndex   = 64
-	moveStep   = 8 // entries moved with each change
+	moveStep   = 16 // entries moved with each change: a move of all ends before cur is full again
 )
 
 func entryOf(hash uint64, r ref) uint32 { return uint32(hash>>56)<<24 | uint32(r+1) }
@@ -94,19 +94,20 @@ func strike(entries []uint32, hash uint64, e uint32) bool {
 	return false
 }
 
-// resize starts to move everything when cur is three quarters full (larger, or as large but clean) or nearly empty.
+// resize starts to move everything when cur is seven eighths full (larger, or as large but clean) or nearly empty. It is that
+// full, although probes grow long, because a miss of the cache costs as much as a hundred entries of a probe.
 func (x *index) resize(hashOf func(ref) uint64) {
 	size := len(x.cur)
-	full := x.filled*4 > size*3
+	full := x.filled*8 > size*7
 	if x.old != nil {
-		if x.filled*8 > size*7 { // cannot wait for the steps
+		if x.filled*16 > size*15 { // cannot wait for the steps
 			x.step(len(x.old), hashOf)
 		}
 		return
 	}
 	next := size
 	switch {
-	case full && x.live*2 > size:
+	case full && x.live*4 > size*3:
 		next = size * 2
 	case full:
 	case x.live*8 < size && size > minIndex:

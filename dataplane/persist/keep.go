@@ -132,7 +132,7 @@ func (s *shard) appendChange(b []byte, tr *trace, r ref) []byte {
 	}
 	b = s.appendHead(b, entryUse, r)
 	b = binary.BigEndian.AppendUint64(b, uint64(elapsed(sl.used, s.table.now())))
-	return append(b, byte(min(sl.open, 1)))
+	return append(b, sl.flags&flagOpen/flagOpen)
 }
 
 func (s *shard) appendHead(b []byte, kind byte, r ref) []byte {
@@ -226,7 +226,7 @@ func (p *Replay) held(at *place) *shard {
 		return nil
 	}
 	s := &p.table.shards[at.shard]
-	if !s.slab.has(at.slot) || s.slab.at(at.slot).gen != at.gen {
+	if !s.slab.has(at.slot) || s.slab.rest(at.slot).gen != at.gen {
 		return nil
 	}
 	return s
@@ -251,7 +251,7 @@ func (p *Replay) put(at *place, rec *Record, then uint64) {
 		return
 	}
 	s.recency.insertLast(&s.slab, s.classOf(s.slab.at(r)).pool, r)
-	*at = place{slot: r, gen: s.slab.at(r).gen, shard: uint8(s.number), open: rec.Open > 0}
+	*at = place{slot: r, gen: s.slab.rest(r).gen, shard: uint8(s.number), open: rec.Open > 0}
 }
 
 // End tells for how long the process that made the entries has not lived any more: until then its records in use were used.
@@ -278,8 +278,8 @@ func (s *shard) settle(now uint64) {
 	for chunk, p := range s.slab.pages {
 		for i := 0; p != nil && i < chunkSlots; i++ {
 			switch sl, r := &p.slots[i], refOf(chunk, i); {
-			case sl.gen == 0:
-			case s.expired(sl, now):
+			case p.rests[i].gen == 0:
+			case s.expired(r, now):
 				s.drop(r, func(p *poolState) { p.expired.Add(1) })
 			default:
 				s.retime(r, sl.class, now)

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"bytes"
+	"hash/maphash"
 	"net/netip"
 	"strings"
 	"testing"
@@ -196,4 +197,55 @@ func FuzzSetClient(f *testing.F) {
 			t.Errorf("%q: host bits are left in %v", text, filter.Client)
 		}
 	})
+}
+
+// Keys that differ in a little spread over shards, index and tags: few share a place, whatever they differ in.
+func TestHashSpreads(t *testing.T) {
+	seed := maphash.MakeSeed()
+	const n = 4096
+	for name, key := range map[string]func(i int) Key{
+		"clients": client,
+		"virtual addresses": func(i int) Key {
+			virtual := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
+			return AddrKey(Simple, ScopeOf(Globals{}, virtual, webPool), Mask{}, n1.Addr())
+		},
+		"IPv6 networks": func(i int) Key {
+			virtual := netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 1, 6: byte(i >> 8), 7: byte(i)}), 80)
+			return AddrKey(Simple, ScopeOf(Globals{PersistOnAnyPortSameVIP: true}, virtual, webPool), Mask{}, n1.Addr())
+		},
+		"ports": func(i int) Key {
+			return AddrKey(Simple, ScopeOf(Globals{}, netip.AddrPortFrom(n2.Addr(), uint16(i)), webPool), Mask{}, n1.Addr())
+		},
+		"pools": func(i int) Key { return AddrKey(Simple, ScopeOf(Globals{}, v1, PoolID(i+1)), Mask{}, n1.Addr()) },
+		"lengths and kinds": func(i int) Key {
+			return IDKey(SSL+Kind(i%5), Scope{}, make([]byte, 1+i/5%32)) // 160 keys, each about 26 times
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole, shards, low, tags := map[uint64]bool{}, map[uint64]int{}, map[uint64]int{}, map[uint64]int{}
+			keys := map[Key]bool{}
+			for i := range n {
+				k := key(i)
+				if keys[k] {
+					continue
+				}
+				keys[k] = true
+				h := k.hash(seed)
+				whole[h] = true
+				shards[h>>40%shardCount]++
+				low[h%64]++
+				tags[h>>56/4]++
+			}
+			if len(whole) != len(keys) {
+				t.Errorf("%d keys have %d hashes", len(keys), len(whole))
+			}
+			for what, count := range map[string]map[uint64]int{"shard": shards, "low bits": low, "tag": tags} {
+				for at, got := range count {
+					if most := 3*len(keys)/64 + 16; got > most {
+						t.Errorf("%s %d: %d of %d keys", what, at, got, len(keys))
+					}
+				}
+			}
+		})
+	}
 }

@@ -333,6 +333,9 @@ func (m *model) Check(t *rapid.T) {
 	now := m.clock.now()
 	for k, r := range m.records {
 		if !m.alive(r) {
+			if node, _, ok := m.table.NodeOf(&k); ok {
+				t.Fatalf("the record of %v has run out and names %v", k, node)
+			}
 			continue
 		}
 		want := Record{
@@ -353,6 +356,9 @@ func (m *model) Check(t *rapid.T) {
 		}
 		if one, ok := m.table.Lookup(k); !ok || one != want {
 			t.Fatalf("looked up %+v, listed %+v", one, want)
+		}
+		if node, pool, ok := m.table.NodeOf(&k); !ok || node != want.Node || pool != want.Pool {
+			t.Fatalf("node %v of pool %v (%v), looked up %+v", node, pool, ok, want)
 		}
 		delete(got, k)
 	}

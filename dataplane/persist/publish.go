@@ -152,7 +152,7 @@ func (t *Table) retell() {
 		s.slab.mirrored, s.slab.tellings = true, make([]telling, len(s.slab.traces))
 		for chunk, p := range s.slab.pages {
 			for j := 0; p != nil && j < chunkSlots; j++ {
-				if p.slots[j].gen != 0 {
+				if p.rests[j].gen != 0 {
 					s.slab.tellings[chunk].fresh.add(j)
 				}
 			}
@@ -186,7 +186,7 @@ func (s *shard) tell(entries []Entry, tell *telling, chunk int, wanted func(Pool
 	for i := range tell.fresh.all() {
 		r := refOf(chunk, i)
 		e := Entry{Place: uint32(s.number)<<slotBits | uint32(r-1)}
-		if s.slab.has(r) && s.slab.at(r).flags&flagAccepted != 0 && !s.expired(s.slab.at(r), now) && wanted(s.table.pool(s.classOf(s.slab.at(r)).pool).id) {
+		if s.slab.has(r) && s.slab.at(r).flags&flagAccepted != 0 && !s.expired(r, now) && wanted(s.table.pool(s.classOf(s.slab.at(r)).pool).id) {
 			s.record(&e.Record, r, now)
 			tell.known.add(i)
 		} else if !tell.known.has(i) {
@@ -219,7 +219,7 @@ func (t *Table) remind(n uint32, every time.Duration) {
 		for _, r := range refs {
 			sl := s.slab.at(r)
 			c := s.classOf(sl)
-			if sl.open == 0 || c.timeout == 0 || c.timer == Fixed {
+			if sl.flags&flagOpen == 0 || c.timeout == 0 || c.timer == Fixed {
 				continue
 			}
 			if period := uint32(min(max(1, c.timeout/2/every), 1<<31)); (n+uint32(r))%period == 0 {

@@ -38,12 +38,12 @@ func (q *recency) insertWithin(b *slab, pool uint32, r ref, steps int) {
 	l := &q.lists[pool]
 	s := b.at(r)
 	s.flags |= flagListed
-	s.older, s.newer = l.newest, 0
-	for n := steps; n > 0 && s.older != 0 && b.at(s.older).used > s.used; n-- {
-		s.older, s.newer = b.at(s.older).older, s.older
+	older, newer := l.newest, ref(0)
+	for n := steps; n > 0 && older != 0 && b.at(older).used > s.used; n-- {
+		older, newer = b.rest(older).older, older
 	}
-	l.join(b, s.older, r)
-	l.join(b, r, s.newer)
+	l.join(b, older, r)
+	l.join(b, r, newer)
 	switch {
 	case l.floor == 0:
 		l.floor = s.used
@@ -58,12 +58,12 @@ func (q *recency) insertWithin(b *slab, pool uint32, r ref, steps int) {
 // join makes two slots neighbours; 0 is the end of the list.
 func (l *lru) join(b *slab, older, newer ref) {
 	if older != 0 {
-		b.at(older).newer = newer
+		b.rest(older).newer = newer
 	} else {
 		l.oldest = newer
 	}
 	if newer != 0 {
-		b.at(newer).older = older
+		b.rest(newer).older = older
 	} else {
 		l.newest = older
 	}
@@ -74,7 +74,7 @@ func (q *recency) sort(b *slab) {
 	for i := range q.lists {
 		l := &q.lists[i]
 		var refs []ref
-		for r := l.oldest; r != 0; r = b.at(r).newer {
+		for r := l.oldest; r != 0; r = b.rest(r).newer {
 			refs = append(refs, r)
 		}
 		slices.SortStableFunc(refs, func(x, y ref) int { return cmp.Compare(b.at(x).used, b.at(y).used) })
@@ -90,8 +90,8 @@ func (q *recency) sort(b *slab) {
 // remove takes a slot out.
 func (q *recency) remove(b *slab, pool uint32, r ref) {
 	l := &q.lists[pool]
-	s := b.at(r)
-	s.flags &^= flagListed
+	b.at(r).flags &^= flagListed
+	s := b.rest(r)
 	l.join(b, s.older, s.newer)
 	s.older, s.newer = 0, 0
 }

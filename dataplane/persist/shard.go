@@ -12,8 +12,8 @@ type shard struct {
 	mu      sync.Mutex
 	table   *Table
 	number  int
+	index   index // beside mu and before slab: look-ups read what is near
 	slab    slab
-	index   index
 	recency recency
 	wheel   wheel
 	gen     uint32 // the last that was given to a slot
@@ -47,7 +47,7 @@ func (s *shard) find(k *Key, hash uint64) ref {
 // live is find that removes a record that has run out.
 func (s *shard) live(k *Key, hash, now uint64) ref {
 	r := s.find(k, hash)
-	if r != 0 && s.expired(s.slab.at(r), now) {
+	if r != 0 && s.expired(r, now) {
 		s.drop(r, func(p *poolState) { p.expired.Add(1) })
 		return 0
 	}
@@ -55,19 +55,20 @@ func (s *shard) live(k *Key, hash, now uint64) ref {
 }
 
 // expired reports whether the record has run out.
-func (s *shard) expired(r *slot, now uint64) bool { return s.deadline(r, now) <= now }
+func (s *shard) expired(r ref, now uint64) bool { return s.deadline(r, now) <= now }
 
 // deadline is the instant at which the record runs out if nothing happens from now on. Under the idle timer it does not run
 // out while connections are open; under the fixed timer it does (rule B-13).
-func (s *shard) deadline(r *slot, now uint64) uint64 {
-	c := s.classOf(r)
-	since := r.used
+func (s *shard) deadline(r ref, now uint64) uint64 {
+	sl := s.slab.at(r)
+	c := s.classOf(sl)
+	since := sl.used
 	switch {
 	case c.timeout == 0:
 		return never
 	case c.timer == Fixed:
-		since = r.created
-	case r.open > 0:
+		since = s.slab.rest(r).created
+	case sl.flags&flagOpen != 0:
 		since = now
 	}
 	if d := since + uint64(c.timeout); d >= since {
@@ -113,10 +114,10 @@ func (s *shard) assign(r ref, class, node uint32, now uint64) {
 	if s.gen == 0 {
 		s.gen = 1
 	}
-	sl := s.slab.at(r)
-	sl.gen, sl.open, sl.node = s.gen, 0, node
-	sl.flags &^= flagAccepted
-	sl.created, sl.used = now, now
+	sl, rest := s.slab.at(r), s.slab.rest(r)
+	sl.node, sl.used = node, now
+	sl.flags &^= flagAccepted | flagOpen
+	rest.gen, rest.open, rest.created = s.gen, 0, now
 	s.retime(r, class, now)
 }
 
@@ -127,7 +128,7 @@ func (s *shard) retime(r ref, class uint32, now uint64) {
 	sl.flags &^= flagKept
 	s.slab.trace(r)
 	s.wheel.remove(&s.slab, r)
-	if d := s.deadline(sl, now); d != never {
+	if d := s.deadline(r, now); d != never {
 		s.wheel.add(&s.slab, r, d, s.wheel.tick)
 	}
 }
@@ -153,11 +154,19 @@ func (s *shard) unlist(r ref) {
 // hold counts a connection on the record.
 func (s *shard) hold(r ref) {
 	s.unlist(r)
-	sl := s.slab.at(r)
-	if sl.open == 0 {
+	if sl := s.slab.at(r); sl.flags&flagOpen == 0 {
+		sl.flags |= flagOpen
 		s.slab.trace(r)
 	}
-	sl.open++
+	s.slab.rest(r).open++
+}
+
+// unhold takes a connection off the record. One that nobody holds any more must be listed or dropped.
+func (s *shard) unhold(r ref) {
+	rest := s.slab.rest(r)
+	if rest.open--; rest.open == 0 {
+		s.slab.at(r).flags &^= flagOpen
+	}
 }
 
 // erase removes a record and leaves its seat taken.
@@ -203,14 +212,14 @@ func (s *shard) record(rec *Record, r ref, now uint64) {
 	rec.Node = s.nodeOf(sl)
 	rec.Pool, rec.Refresher = s.table.pool(c.pool).id, c.refresher
 	rec.Timeout, rec.Timer = c.timeout, c.timer
-	rec.Age = elapsed(sl.created, now)
-	rec.Open = int(sl.open)
+	rec.Age = elapsed(s.slab.rest(r).created, now)
+	rec.Open = int(s.slab.rest(r).open)
 	rec.Accepted = sl.flags&flagAccepted != 0
-	if sl.open == 0 {
+	if rec.Open == 0 {
 		rec.Idle = elapsed(sl.used, now)
 	}
 	rec.Remaining = Forever
-	if d := s.deadline(sl, now); d != never {
+	if d := s.deadline(r, now); d != never {
 		rec.Remaining = elapsed(now, d)
 	}
 }
@@ -238,13 +247,13 @@ func (s *shard) sweep(now uint64, budget int) (expired, left int) {
 			w.tick++
 			continue
 		}
-		if s.expired(s.slab.at(r), now) {
+		if s.expired(r, now) {
 			s.drop(r, func(p *poolState) { p.expired.Add(1) })
 			expired++
 			continue
 		}
 		w.remove(&s.slab, r)
-		w.add(&s.slab, r, s.deadline(s.slab.at(r), now), w.tick+1)
+		w.add(&s.slab, r, s.deadline(r, now), w.tick+1)
 	}
 	return expired, budget
 }

