@@ -39,7 +39,7 @@ type Result struct {
 func (r Result) Write(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
 
 const (
-	batch   = 512  // operations that are timed at once
+	batch   = 512 // operations that are timed at once
 	batches = 401
 	timeout = time.Hour
 )
