@@ -14,9 +14,13 @@ type retiming struct {
 
 func newRetiming() *retiming { return &retiming{pools: map[persist.PoolID]*pool.Pool{}} }
 
-// note takes in the change of a pool; next is nil for one that is gone.
+// note takes in the change of a pool; next is nil for one that is gone. One that has bound no record may have refreshed those of
+// others (rule B-14).
 func (t *retiming) note(old, next *pool.Pool) {
-	if old == nil || old.Records() == 0 || old.SamePolicies(next) {
+	if old == nil || old.SamePolicies(next) {
+		return
+	}
+	if old.Records() == 0 && (next == nil || !old.KeepsRecords()) {
 		return
 	}
 	t.pools[old.ID] = next

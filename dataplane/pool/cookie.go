@@ -254,3 +254,11 @@ func (c *cookieMethod) knows(p *Pool, in *Input) *Member {
 	}
 	return nil
 }
+
+// policyOf is how reservations live.
+func (c *cookieMethod) policyOf(kind persist.Kind, _ *Member) (persist.Policy, bool) {
+	if c.reserve == nil || kind != persist.Cookie {
+		return persist.Policy{}, false
+	}
+	return c.reserve.policy, true
+}

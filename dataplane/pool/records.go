@@ -409,6 +409,12 @@ func (p *Pool) PolicyOf(kind persist.Kind, node netip.AddrPort) (persist.Policy,
 	return k.policyOf(kind, m)
 }
 
+// KeepsRecords reports whether the pool binds or refreshes records.
+func (p *Pool) KeepsRecords() bool {
+	_, ok := p.persisted.(keeper)
+	return ok
+}
+
 // SamePolicies reports whether the records of two pools, of which o may be nil, live alike.
 func (p *Pool) SamePolicies(o *Pool) bool {
 	if o == nil {
