@@ -219,7 +219,8 @@ func recordMessage(r *persist.Record, names map[persist.PoolID]string) *pb.Recor
 	return m
 }
 
-// ClearRecords removes the records that a filter chooses, and returns how many. Connections go on.
+// ClearRecords removes the records that a filter chooses, and returns how many. Connections go on. What is cleared does not come
+// back when the process is killed then.
 func (e *Engine) ClearRecords(filter *pb.RecordFilter) (uint64, error) {
 	f, err := newRecordFilter(filter)
 	if err != nil {
@@ -230,7 +231,11 @@ func (e *Engine) ClearRecords(filter *pb.RecordFilter) (uint64, error) {
 	if e.handed {
 		return 0, ErrHandedOver
 	}
-	return uint64(e.records.Clear(f.table, func(r *persist.Record) bool { return !f.match(r) })), nil
+	cleared := e.records.Clear(f.table, func(r *persist.Record) bool { return !f.match(r) })
+	if cleared > 0 && e.recordFile != nil {
+		e.recordFile.flush(0)
+	}
+	return uint64(cleared), nil
 }
 
 // Forecast tells of each member at a node, "ADDRESS" or "ADDRESS:PORT", who is still bound to it and for how long.

@@ -111,6 +111,16 @@ func TestKilled(t *testing.T) {
 		}
 		clients.stay(s)
 	})
+	t.Run("what_was_cleared_stays_so", func(t *testing.T) { // also when nothing was written since
+		left := killed(t, dir)
+		s := newSite(t, left, mapped)
+		if n, err := s.engine.ClearRecords(&pb.RecordFilter{Client: new("127.0.7.5")}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n := len(newSite(t, killed(t, left), mapped).remaining(nil)); n != 98 {
+			t.Errorf("%d records", n)
+		}
+	})
 	t.Run("pain-53_a_timeout_that_was_changed", func(t *testing.T) {
 		s := newSite(t, changed(t, dir, simplePool("p", 60, a.addr(), b.addr()), virtualServer(web, "p")), mapped)
 		for _, n := range s.remaining(nil) {

@@ -95,11 +95,24 @@ func (a *addresses) place(text string) error {
 	return nil
 }
 
-// file is the text of the dataplane's map.
-func (a *addresses) file() string {
+// file is the text of a dataplane's map.
+func (a *addresses) file(second bool) string {
 	var b strings.Builder
 	for _, real := range a.order {
-		fmt.Fprintf(&b, "%s=%s\n", real, a.places[real])
+		place := a.places[real]
+		if other, ok := a.places[ofSecond(real)]; ok && second {
+			place = other
+		}
+		fmt.Fprintf(&b, "%s=%s\n", real, place)
 	}
 	return b.String()
+}
+
+// ofSecond is the address whose place an address has on the second dataplane, if that is mentioned.
+func ofSecond(real netip.AddrPort) netip.AddrPort {
+	if a := real.Addr().As4(); a[0] == 192 && a[1] == 168 && a[2] == 200 {
+		a[2]++
+		return netip.AddrPortFrom(netip.AddrFrom4(a), real.Port())
+	}
+	return real
 }

@@ -16,8 +16,9 @@ import (
 var memberWord = regexp.MustCompile(`\bmember (\d+\.\d+\.\d+\.\d+:[a-z0-9]+)`)
 
 func cmdStart(s *script, args []string) (string, error) {
-	if len(args) > 0 {
-		return "", errors.New("usage: start")
+	both := len(args) == 1 && args[0] == "both"
+	if len(args) > 0 && !both {
+		return "", errors.New("usage: start [both]")
 	}
 	for _, match := range memberWord.FindAllStringSubmatch(s.text, -1) {
 		m, err := s.Member(match[1])
@@ -29,6 +30,9 @@ func cmdStart(s *script, args []string) (string, error) {
 				return "", err
 			}
 		}
+	}
+	if both {
+		return "", s.StartBoth()
 	}
 	if err := s.StartDaemon("dataplane"); err != nil {
 		return "", err

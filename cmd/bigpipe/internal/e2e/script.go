@@ -71,7 +71,9 @@ type command func(s *script, args []string) (string, error)
 // loopback; every ADDRESS:SERVICE that the script mentions has a place there, but for 192.0.2.0/24, which has none.
 //
 //	start                                 dataplane, mgmtd, and every member that stands after the word member in the script
-//	mgmtd|dataplane start|stop|kill       kill is SIGKILL
+//	start both                            the same with a second dataplane, which mgmtd calls two. What is 192.168.200.N to its
+//	                                      configuration is 192.168.201.N to the script's clients
+//	mgmtd|dataplane|dataplane2 start|stop|kill   kill is SIGKILL
 //	map FILE...                           also give a place to what the files mention (before dataplane start)
 //	member start|stop ADDRESS...          a stopped one refuses connections
 //	member close|answer ADDRESS...        hang up on connections, or answer again
@@ -91,7 +93,7 @@ type command func(s *script, args []string) (string, error)
 //	json FILE                             the last output is one JSON document, equal to FILE (see matchJSON)
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	cmds := map[string]command{
-		"start": cmdStart, "mgmtd": daemon("mgmtd"), "dataplane": daemon("dataplane"), "map": cmdMap, "member": cmdMember,
+		"start": cmdStart, "mgmtd": daemon("mgmtd"), "dataplane": daemon("dataplane"), second: daemon(second), "map": cmdMap, "member": cmdMember,
 		"client": cmdClient, "tcp": lines("tcp"), "udp": lines("udp"), "json": cmdJSON,
 		"clear-each": cmdClearEach,
 	}

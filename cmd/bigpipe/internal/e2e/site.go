@@ -63,7 +63,7 @@ func (s *Site) Place(real string) (netip.AddrPort, error) {
 	return s.addresses.local(addr)
 }
 
-// StartDaemon starts "mgmtd" or "dataplane" and waits until it listens.
+// StartDaemon starts "mgmtd", "dataplane" or "dataplane2" and waits until it listens.
 func (s *Site) StartDaemon(name string, more ...string) error {
 	if s.daemon(name) != nil {
 		return fmt.Errorf("%s runs already", name)
@@ -99,23 +99,42 @@ func (s *Site) launch(name string, more []string) error {
 	switch name {
 	case "mgmtd":
 		args = append(args, "--dataplane", "unix://"+s.socket("dataplane"))
-	case "dataplane":
+	case "dataplane", second:
 		if s.Unmapped {
 			break
 		}
-		file := filepath.Join(s.Dir, "map")
-		if err := os.WriteFile(file, []byte(s.addresses.file()), 0o600); err != nil {
+		file := filepath.Join(s.Dir, name+".map")
+		if err := os.WriteFile(file, []byte(s.addresses.file(name == second)), 0o600); err != nil {
 			return err
 		}
 		args = append(args, "--map-file", file, "--map-only")
 	}
-	p, err := startDaemon(filepath.Join(s.Programs, name), name, s.socket(name), s.log(name), append(args, more...)...)
+	p, err := startDaemon(filepath.Join(s.Programs, strings.TrimSuffix(name, "2")), name, s.socket(name), s.log(name), append(args, more...)...)
 	if err == nil {
 		s.mu.Lock()
 		s.daemons[name] = p
 		s.mu.Unlock()
 	}
 	return err
+}
+
+// second is another dataplane, which mgmtd has under the name two after StartBoth. Its virtual servers at 192.168.200.N have their
+// places where those of 192.168.201.N would be.
+const second = "dataplane2"
+
+// StartBoth starts two dataplanes and mgmtd, which configures both.
+func (s *Site) StartBoth() error {
+	for _, name := range []string{"dataplane", second} {
+		if err := s.StartDaemon(name); err != nil {
+			return err
+		}
+	}
+	return s.StartManager()
+}
+
+// StartManager starts mgmtd for both dataplanes.
+func (s *Site) StartManager() error {
+	return s.StartDaemon("mgmtd", "--dataplane", "two=unix://"+s.socket(second))
 }
 
 func (s *Site) daemon(name string) *process.Process {
@@ -209,7 +228,7 @@ func (s *Site) Close() error {
 	for _, h := range s.held {
 		h.conn.Close()
 	}
-	for _, name := range []string{"mgmtd", "dataplane"} {
+	for _, name := range []string{"mgmtd", "dataplane", second} {
 		if s.daemon(name) != nil {
 			errs = append(errs, s.StopDaemon(name))
 		}
