@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"bigpipe/dataplane/cookie"
+	"bigpipe/dataplane/tlshello"
+	"bigpipe/dataplane/token"
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -58,116 +61,230 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// explainable are pools of each mode, and how clients ask them.
-func explainable() map[string]*pb.Pool {
-	pools := map[string]*pb.Pool{}
-	members := []string{s1, s2, "127.0.0.3:18003"}
+// explainable is a way to choose that is explained: a pool, and where it needs more than others, what its clients bring and what
+// happens around it. For a new mode a line in explainables is enough.
+type explainable struct {
+	pool *pb.Pool
+	// brings adds to what a client brings; nil: nothing.
+	brings func(t *testing.T, i *Input, random *rand.Rand)
+	// around happens before a choice; nil: nothing.
+	around func(b *bench, random *rand.Rand)
+}
+
+var explainedMembers = []string{s1, s2, "127.0.0.3:18003"}
+
+// anyone is the address of a member, or one that no member has.
+func anyone(random *rand.Rand) string {
+	return append(slices.Clone(explainedMembers), "127.0.0.9:9")[random.IntN(4)]
+}
+
+func explainables() map[string]explainable {
+	pools := map[string]explainable{}
+	add := func(name string, c *pb.Pool, change ...func(*pb.Pool)) {
+		for _, f := range change {
+			f(c)
+		}
+		pools[name] = explainable{pool: c}
+	}
+	members := explainedMembers
 	for number, word := range pb.LbMode_name {
 		mode := pb.LbMode(number)
-		if mode == pb.LbMode_LB_MODE_UNSPECIFIED || mode == pb.LbMode_LB_MODE_DYNAMIC_RATIO {
+		if mode == pb.LbMode_LB_MODE_UNSPECIFIED {
 			continue
 		}
-		pools[word] = inMode("p", mode, members...)
-		c := simple("p", 60, members...)
-		c.LbMode = mode.Enum()
-		c.Members[2].Priority, c.MinActiveMembers = proto.Uint32(1), proto.Uint32(2)
-		c.Members[0].Ratio, c.Members[0].Limit = proto.Uint32(3), proto.Uint32(4)
-		pools[word+"_simple"] = c
+		add(word, inMode("p", mode, members...))
+		add(word+"_simple", simple("p", 60, members...), func(c *pb.Pool) {
+			c.LbMode = mode.Enum()
+			c.Members[2].Priority, c.MinActiveMembers = proto.Uint32(1), proto.Uint32(2)
+			c.Members[0].Ratio, c.Members[0].Limit = proto.Uint32(3), proto.Uint32(4)
+		})
 	}
-	pools["sticky"] = simple("p", 0, members...)
-	pools["sticky"].PersistMode = pb.PersistMode_PERSIST_MODE_STICKY.Enum()
-	pools["cookie"] = inserting("p", members...)
-	pools["cookie_reserve"] = inserting("p", members...)
-	pools["cookie_reserve"].CookieReserve = yes()
-	pools["cookie_hash"] = hashing("p", members...)
-	pools["token"] = tokenPool(func(c *pb.Pool) { c.Name = "p" }, members...)
-	pools["ssl"] = sslPool("p", members...)
-	pools["ssl_fallback"] = sslPool("p", members...)
-	pools["ssl_fallback"].SslFallback = pb.SslFallback_SSL_FALLBACK_SIMPLE.Enum()
-	pools["refuse"] = simple("p", 60, members...)
-	pools["refuse"].PersistUnavailable = pb.Unavailable_UNAVAILABLE_REFUSE.Enum()
+	for _, name := range []string{"LB_MODE_DYNAMIC_RATIO", "LB_MODE_DYNAMIC_RATIO_simple"} {
+		x := pools[name]
+		x.around = func(b *bench, random *rand.Rand) { // a program says other weights
+			b.env.Health.Of(at(explainedMembers[random.IntN(3)])).SetWeight(uint32(random.IntN(5)))
+			b.env.Health.SetAddress(at(s2).Addr(), Up).SetWeight(uint32(random.IntN(3)))
+			time.Sleep(100 * time.Millisecond) // they are looked at so often
+		}
+		pools[name] = x
+	}
+	add("slow_start", simple("p", 60, members...), func(c *pb.Pool) { c.SlowStart = proto.Uint32(20) })
+	add("sticky", byID(pb.PersistMode_PERSIST_MODE_STICKY, members...))
+	add("cookie", inserting("p", members...))
+	add("cookie_reserve", inserting("p", members...), func(c *pb.Pool) { c.CookieReserve = yes() })
+	add("cookie_hash", hashing("p", members...))
+	add("refuse", simple("p", 60, members...), func(c *pb.Pool) { c.PersistUnavailable = pb.Unavailable_UNAVAILABLE_REFUSE.Enum() })
+	add("refuse_unknown", inserting("p", members...), func(c *pb.Pool) { c.PersistUnknown = pb.Unavailable_UNAVAILABLE_REFUSE.Enum() })
+	shared := explainable{pool: simple("p", 60, members...)}
+	shared.around = func(b *bench, random *rand.Rand) {
+		b.global.PersistAcrossVirtuals = yes()
+		q := b.set(simple("q", 30, "127.0.0.1:90", "127.0.0.3:90", "127.0.0.4:90"))
+		var d Decision
+		if q.Choose(&d, in(fmt.Sprintf("127.0.0.%d", random.IntN(12)+1), web)) == nil {
+			d.Accepted()
+		}
+		d.Release()
+	}
+	pools["shared"] = shared
+
+	lasting := func(c *pb.Pool) { c.Name, c.TokenTimeoutMs = "p", proto.Uint64(20_000) }
+	pools["token"] = explainable{pool: tokenPool(lasting, members...), brings: func(_ *testing.T, i *Input, random *rand.Rand) {
+		i.Request = requestWith("Cookie: x=" + clearToken(anyone(random)) + "; x=" + clearToken(anyone(random)) + "\r\n")
+	}}
+	ring := cookie.NewRing(key(1), key(2))
+	codec := &token.Codec{Ring: ring, Name: "x-session-id"}
+	pools["token_sealed_in_header"] = explainable{
+		pool:   tokenPool(func(c *pb.Pool) { lasting(c); inHeader(c) }, members...),
+		around: func(b *bench, _ *rand.Rand) { b.env.Keys = ring },
+		brings: func(_ *testing.T, i *Input, random *rand.Rand) {
+			ends := time.Now().Add(time.Duration(random.IntN(20)-5) * time.Second).UnixMilli()
+			value := codec.Append(nil, &token.Token{Addr: at(anyone(random)), Expires: ends})
+			if random.IntN(5) == 0 {
+				value[len(value)/2] ^= 1
+			}
+			i.Request = requestWith("X-Session-ID: " + string(value) + "\r\n")
+		},
+	}
+	session := func(t *testing.T, i *Input, random *rand.Rand) {
+		i.Hello = clientBringing(t, fmt.Sprintf("%02x", random.IntN(6)), []string{"", "ta", "tb", "tc"}[random.IntN(4)])
+	}
+	pools["ssl"] = explainable{pool: sslPool("p", members...), brings: session}
+	pools["ssl_tmout"] = explainable{pool: sslPool("p", members...), brings: session}
+	pools["ssl_tmout"].pool.Members[1].Tmout = proto.Uint32(5)
+	pools["ssl_fallback"] = explainable{pool: sslPool("p", members...), brings: session}
+	pools["ssl_fallback"].pool.SslFallback = pb.SslFallback_SSL_FALLBACK_SIMPLE.Enum()
+	pools["sip"] = explainable{pool: byID(pb.PersistMode_PERSIST_MODE_SIP, members...), brings: func(_ *testing.T, i *Input, random *rand.Rand) {
+		i.ID = []byte([]string{"", "one@h", "two@h", strings.Repeat("long", 30)}[random.IntN(4)])
+	}}
+	pools["msrdp"] = explainable{pool: byID(pb.PersistMode_PERSIST_MODE_MSRDP, members...), brings: func(_ *testing.T, i *Input, random *rand.Rand) {
+		if random.IntN(3) == 0 {
+			i.Named = at(anyone(random))
+			return
+		}
+		i.ID = []byte([]string{"", "anna", "bert"}[random.IntN(3)])
+	}}
 	return pools
 }
 
-// TestExplainIsTrue makes the same choices in two pools, and in one explains each before, several times: the explanation is what
+// TestExplainIsTrue makes the same choices twice, the second time explaining each before, several times: the explanation is what
 // then happens, and it changes nothing.
 func TestExplainIsTrue(t *testing.T) {
-	for name, c := range explainable() {
+	for name, x := range explainables() {
 		t.Run(name, func(t *testing.T) {
-			quiet, asked := newBench(t), newBench(t)
-			benches := []*bench{quiet, asked}
-			random := rand.New(rand.NewPCG(1, 2))
-			var held [2][]*Decision
-			for range 150 {
-				at := fmt.Sprintf("127.0.0.%d", random.IntN(12)+1)
-				i := in(at, []string{web, "127.0.0.20:80"}[random.IntN(2)])
-				if random.IntN(2) == 0 {
-					i.Request = request("Apache="+at, fmt.Sprintf("BIGipServerp=%s", []string{value1, value2, "1.1.0000", "x"}[random.IntN(4)]),
-						"x="+clearToken([]string{s1, s2, "127.0.0.9:9"}[random.IntN(3)]))
+			var quiet, explained []string
+			synctest.Test(t, func(t *testing.T) { quiet = x.choices(t, false) })
+			synctest.Test(t, func(t *testing.T) { explained = x.choices(t, true) })
+			for n := range quiet {
+				if quiet[n] != explained[n] {
+					t.Fatalf("choice %d: without explanations %s, with them %s", n, quiet[n], explained[n])
 				}
-				i.Hello = clientOf(t, fmt.Sprintf("%02x", random.IntN(6)))
-				given := fmt.Sprintf("%02x", random.IntN(6))
-				node := fmt.Sprintf("127.0.0.%d", random.IntN(3)+1)
-				state := &pb.Node{Enabled: proto.Bool(random.IntN(3) > 0), Up: proto.Bool(random.IntN(4) > 0)}
-				change, end, wait := random.IntN(4) == 0, random.IntN(3) > 0, time.Duration(random.IntN(9))*time.Second
-				var got []string
-				for n, b := range benches {
-					if change || b.pools["p"] == nil {
-						b.nodes[node] = state
-						b.set(c)
-					}
-					b.pass(wait)
-					p := b.pools["p"]
-					var x Explanation
-					if b == asked {
-						before, records := p.Outcomes(), b.records()
-						for range 3 {
-							x = p.Explain(i)
-						}
-						if after := p.Outcomes(); !proto.Equal(before, after) || b.records() != records {
-							t.Fatalf("explanations are counted: %v, %v", before, after)
-						}
-					}
-					d := &Decision{}
-					err := p.Choose(d, i)
-					where := fmt.Sprint(err)
-					if err == nil {
-						d.Accepted()
-						server, news := serverOf(t, given, false)
-						d.Learn(news, i.Hello, server)
-						where = d.Member.Addr.String()
-					}
-					found, _ := d.Outcome()
-					got = append(got, where+" "+found.String())
-					if b == asked {
-						var told string
-						if x.Member != nil {
-							told = x.Member.Addr.String()
-						} else {
-							told = x.Steps[len(x.Steps)-1]
-						}
-						if told != where || x.Outcome != found {
-							t.Fatalf("explained %s %s, then it was %s %s:\n%s", told, x.Outcome, where, found, strings.Join(x.Steps, "\n"))
-						}
-					}
-					held[n] = append(held[n], d)
-					if end {
-						held[n][0].Release()
-						held[n] = held[n][1:]
-					}
-				}
-				if got[0] != got[1] {
-					t.Fatalf("without explanations %s, with them %s", got[0], got[1])
-				}
-			}
-			for _, d := range slices.Concat(held[0], held[1]) {
-				d.Release()
-			}
-			if n := asked.pools["p"].Members()[0].Counters().Current(); n != 0 {
-				t.Errorf("%d connections are left open", n)
 			}
 		})
 	}
+}
+
+// choices are what becomes of some connections, always the same ones.
+func (x *explainable) choices(t *testing.T, explain bool) (got []string) {
+	b, random := newBench(t), rand.New(rand.NewPCG(1, 2))
+	var held []*Decision
+	for range 150 {
+		if x.around != nil {
+			x.around(b, random)
+		}
+		b.pools["p"] = x.next(b, random)
+		i := x.input(t, random)
+		wait := time.Duration(random.IntN(9)) * time.Second
+		b.pass(wait)
+		time.Sleep(wait)
+		d := &Decision{}
+		told := ""
+		if explain {
+			told = x.explained(b, i)
+		}
+		made := x.make(b, d, i, random)
+		if explain && told != made {
+			t.Fatalf("explained as %s, then it was %s:\n%s", told, made, strings.Join(b.pools["p"].Explain(i).Steps, "\n"))
+		}
+		got = append(got, made)
+		if held = append(held, d); random.IntN(3) > 0 {
+			held[0].Release()
+			held = held[1:]
+		}
+	}
+	for _, d := range held {
+		d.Release()
+	}
+	for _, m := range b.pools["p"].Members() {
+		if n := m.Counters().Current(); n != 0 {
+			t.Errorf("%d connections to %s are left open", n, m.Addr)
+		}
+	}
+	return got
+}
+
+// next is the pool from now on: at times a node is in another state, or a member has gone.
+func (x *explainable) next(b *bench, random *rand.Rand) *Pool {
+	node := fmt.Sprintf("127.0.0.%d", random.IntN(3)+1)
+	state := &pb.Node{Enabled: proto.Bool(random.IntN(3) > 0), Up: proto.Bool(random.IntN(4) > 0)}
+	gone := random.IntN(4) == 0
+	if b.pools["p"] != nil && random.IntN(4) > 0 {
+		return b.pools["p"]
+	}
+	b.nodes[node] = state
+	c := x.pool
+	if gone {
+		c = proto.CloneOf(c)
+		c.Members = c.Members[:2]
+	}
+	return b.set(c)
+}
+
+func (x *explainable) input(t *testing.T, random *rand.Rand) *Input {
+	from := fmt.Sprintf("127.0.0.%d", random.IntN(12)+1)
+	i := in(from, []string{web, "127.0.0.20:80"}[random.IntN(2)])
+	if random.IntN(2) == 0 {
+		i.Request = request("Apache="+from, fmt.Sprintf("BIGipServerp=%s", []string{value1, value2, "1.1.0000", "x"}[random.IntN(4)]))
+	}
+	if x.brings != nil {
+		x.brings(t, i, random)
+	}
+	return i
+}
+
+// explained is what the pool says of a connection, asked several times, which nothing may count.
+func (x *explainable) explained(b *bench, i *Input) string {
+	p := b.pools["p"]
+	before, records := p.Outcomes(), b.records()
+	var e Explanation
+	for range 3 {
+		e = p.Explain(i)
+	}
+	if after := p.Outcomes(); !proto.Equal(before, after) || b.records() != records {
+		b.t.Fatalf("explanations are counted: %v, %v", before, after)
+	}
+	if e.Member == nil {
+		return e.Steps[len(e.Steps)-1] + " " + e.Outcome.String()
+	}
+	return e.Member.Addr.String() + " " + e.Outcome.String()
+}
+
+// make makes a connection, whose member gives a session and a ticket, and answers after a while.
+func (x *explainable) make(b *bench, d *Decision, i *Input, random *rand.Rand) string {
+	id, ticket, took := fmt.Sprintf("%02x", random.IntN(6)), []string{"ta", "tb", "tc"}[random.IntN(3)], time.Duration(random.IntN(50))*time.Millisecond
+	err := b.pools["p"].Choose(d, i)
+	found, _ := d.Outcome()
+	if err != nil {
+		return err.Error() + " " + found.String()
+	}
+	d.Accepted()
+	start := d.Start()
+	time.Sleep(took)
+	d.Took(start)
+	if i.Hello != nil {
+		server := &tlshello.Server{Tickets: true}
+		d.Learn(server.Feed(giving(b.t, id, ticket)), i.Hello, server)
+	}
+	return d.Member.Addr.String() + " " + found.String()
 }
 
 func TestExplainSteps(t *testing.T) {

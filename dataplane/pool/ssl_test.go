@@ -25,30 +25,13 @@ func sslPool(name string, members ...string) *pb.Pool {
 // clientOf is the hello of a client that brings an ID, "" for none.
 func clientOf(t *testing.T, id string) *tlshello.Client {
 	t.Helper()
-	session, err := hex.DecodeString(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := append([]byte{3, 3}, make([]byte, 32)...)
-	body = append(append(body, byte(len(session))), session...)
-	body = append(body, 0, 2, 0, 47, 1, 0)
-	c := &tlshello.Client{}
-	if state := c.Feed(append([]byte{22, 3, 1, 0, byte(len(body) + 4), 1, 0, 0, byte(len(body))}, body...)); state != tlshello.Complete {
-		t.Fatal(state)
-	}
-	return c
+	return clientBringing(t, id, "")
 }
 
 // serverOf is the answer of a server that gives an ID, "" for none, under TLS 1.2, or in TLS 1.3.
 func serverOf(t *testing.T, id string, tls13 bool) (*tlshello.Server, tlshello.News) {
 	t.Helper()
-	session, err := hex.DecodeString(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := append([]byte{3, 3}, make([]byte, 32)...)
-	body = append(append(body, byte(len(session))), session...)
-	body = append(body, 0, 47, 0)
+	body := append(withSession(t, id), 0, 47, 0)
 	if tls13 {
 		body = append(body, 0, 6, 0, 43, 0, 2, 3, 4)
 	}
@@ -58,6 +41,41 @@ func serverOf(t *testing.T, id string, tls13 bool) (*tlshello.Server, tlshello.N
 		t.Fatal(news)
 	}
 	return s, news
+}
+
+// clientBringing is the hello of a client with a session ID in hex and a ticket, "" for none.
+func clientBringing(t *testing.T, id, ticket string) *tlshello.Client {
+	t.Helper()
+	body := append(withSession(t, id), 0, 2, 0, 47, 1, 0)
+	if ticket != "" {
+		body = append(body, 0, byte(4+len(ticket)), 0, 35, 0, byte(len(ticket)))
+		body = append(body, ticket...)
+	}
+	c := &tlshello.Client{}
+	if state := c.Feed(append([]byte{22, 3, 1, 0, byte(len(body) + 4), 1, 0, 0, byte(len(body))}, body...)); state != tlshello.Complete {
+		t.Fatal(state)
+	}
+	return c
+}
+
+// giving are the bytes of a server that gives a session ID in hex and a ticket.
+func giving(t *testing.T, id, ticket string) []byte {
+	t.Helper()
+	body := append(withSession(t, id), 0, 47, 0, 0, 4, 0, 35, 0, 0)
+	b := append([]byte{22, 3, 3, 0, byte(len(body) + 4), 2, 0, 0, byte(len(body))}, body...)
+	n := byte(6 + len(ticket))
+	return append(append(b, 22, 3, 3, 0, n+4, 4, 0, 0, n, 0, 0, 1, 0, 0, byte(len(ticket))), ticket...)
+}
+
+// withSession is the beginning of a hello, with a session ID in hex.
+func withSession(t *testing.T, id string) []byte {
+	t.Helper()
+	session, err := hex.DecodeString(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := append([]byte{3, 3}, make([]byte, 32)...)
+	return append(append(body, byte(len(session))), session...)
 }
 
 // handshake is a connection of a client that brings an ID, to a member that gives one; "" is none. It stays open.
