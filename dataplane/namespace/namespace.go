@@ -111,6 +111,22 @@ func change(t *testing.T, device, prefix string, do func(netlink.Link, *netlink.
 	}
 }
 
+// Route sends everything for which there is no other route through a device to a gateway, such as 10.0.0.9.
+func Route(t *testing.T, device, gateway string) {
+	t.Helper()
+	if err := route(device, gateway); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func route(device, gateway string) error {
+	link, err := netlink.LinkByName(device)
+	if err == nil {
+		err = netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway)})
+	}
+	return err
+}
+
 // Addresses returns the addresses of a device with their prefixes, without link-local ones.
 func Addresses(t *testing.T, device string) []string {
 	t.Helper()
@@ -159,11 +175,11 @@ func NewHost(t *testing.T, device string, gateways []string, prefixes ...string)
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	link := h.Move(t, device, prefixes...)
+	h.Move(t, device, prefixes...)
 	h.Do(func() {
 		setUp(t)
 		for _, g := range gateways {
-			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(g)}); err != nil {
+			if err := route(device, g); err != nil {
 				t.Error(err)
 			}
 		}
