@@ -19,6 +19,8 @@ import (
 type Site struct {
 	// Programs is the folder that Build filled; Dir holds sockets, state and logs.
 	Programs, Dir string
+	// Under are words before those that start the second dataplane, such as those of unshare(1).
+	Under []string
 	// Unmapped: addresses are what they are. The site has a network namespace of its own.
 	Unmapped bool
 
@@ -109,7 +111,11 @@ func (s *Site) launch(name string, more []string) error {
 		}
 		args = append(args, "--map-file", file, "--map-only")
 	}
-	p, err := startDaemon(filepath.Join(s.Programs, strings.TrimSuffix(name, "2")), name, s.socket(name), s.log(name), append(args, more...)...)
+	words := append([]string{filepath.Join(s.Programs, strings.TrimSuffix(name, "2"))}, append(args, more...)...)
+	if name == second {
+		words = append(s.Under, words...)
+	}
+	p, err := startDaemon(words[0], name, s.socket(name), s.log(name), words[1:]...)
 	if err == nil {
 		s.mu.Lock()
 		s.daemons[name] = p
