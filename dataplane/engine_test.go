@@ -126,15 +126,16 @@ func TestNotInEffect(t *testing.T) {
 	}
 	defer taken.Close()
 	s := newSite(t, "", mapped+",10.0.0.9:80="+taken.Addr().String())
-	routed := plainPool("j", a.addr())
-	routed.GetPool().PersistMode = pb.PersistMode_PERSIST_MODE_JROUTE.Enum()
-	missing := s.apply(routed, plainPool("p", a.addr()),
+	sealed := plainPool("j", a.addr())
+	sealed.GetPool().PersistMode = pb.PersistMode_PERSIST_MODE_COOKIE.Enum()
+	sealed.GetPool().CookieEncryption = pb.CookieEncryption_COOKIE_ENCRYPTION_REQUIRED.Enum()
+	missing := s.apply(sealed, plainPool("p", a.addr()),
 		virtualServer("external", "p"), virtualServer("10.0.0.9:80", "p"),
 		virtualServer("192.0.2.77:80", "p"), virtualServer(web, "p"),
 		object(&pb.VirtualServer{Address: shop}),
 		object(&pb.VirtualServer{Address: other, Pools: []*pb.WeightedPool{{Pool: "p"}}, Enabled: new(false)}))
 	want(t, reasons(missing), strings.Join([]string{
-		"pool/j: persist_mode jroute",
+		"pool/j: persist_mode cookie with cookie_encryption required: there is no cookie_key",
 		"virtual/10.0.0.1:443: it uses no pool",
 		"virtual/10.0.0.9:80: address in use",
 		"virtual/192.0.2.77:80: address not available",

@@ -151,6 +151,7 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 			"records_expired": records.Expired,
 			"records_evicted": records.Evicted,
 			"records_cleared": records.Cleared,
+			"long_targets":    e.connections.LongTargets(),
 		},
 	}
 	checked := e.health.monitors.Counts()
@@ -189,7 +190,7 @@ func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) error {
 	}
 	if all {
 		e.gone.reset()
-		e.connections.ResetMost()
+		e.connections.ResetCounts()
 	}
 	return nil
 }

@@ -42,8 +42,6 @@ var readAlone = map[string]string{
 	"Proxy.TargetVirtual":       "what refers to what",
 	"VirtualServer.LasthopPool": "what refers to what",
 	"VirtualServer.ClonePool":   "what refers to what",
-	"Pool.SipTimeout":           "the timeout of a mode that is refused",
-	"Pool.MsrdpTimeout":         "the timeout of a mode that is refused",
 	"Pool.Forward":              "refused",
 	"Pool.MirrorPersist":        "no program has a mirror (W-9)",
 	"VirtualServer.Forward":     "refused",

@@ -67,7 +67,7 @@ func persistRows() []*Attribute {
 	return []*Attribute{
 		{
 			Words: w("persist_mode"), Release: Legacy | Ours, Value: valueForm, Default: "none", Field: "persist_mode", form: persistModeForm,
-			Help: "how returning clients are recognised", Acts: true, Acting: []string{"none", "simple", "cookie", "ssl", "sticky", "token"},
+			Help: "how returning clients are recognised", Acts: true,
 		},
 		{
 			Words: w("simple_timeout"), Release: Legacy, Value: ValueSeconds, Default: "0", Field: "simple_timeout",
@@ -111,11 +111,11 @@ func persistRows() []*Attribute {
 		},
 		{
 			Words: w("sip_timeout"), Release: Release4, Value: ValueSeconds, Default: "32", Field: "sip_timeout",
-			Help: "seconds that a record of a SIP call lives",
+			Help: "seconds that a record of a SIP call lives", Acts: true,
 		},
 		{
 			Words: w("msrdp_timeout"), Release: Ours, Value: ValueSeconds, Default: "300", Field: "msrdp_timeout",
-			Help: "seconds that a record of a terminal session lives",
+			Help: "seconds that a record of a terminal session lives", Acts: true,
 		},
 	}
 }
@@ -179,17 +179,17 @@ func tokenRows() []*Attribute {
 
 func jrouteRows() []*Attribute {
 	return []*Attribute{
-		{Words: w("jroute_cookie"), Release: Ours, Value: ValuePlain, Default: "JROUTE", Field: "jroute_cookie", Help: "name of the route cookie"},
-		{Words: w("jroute_session_cookie"), Release: Ours, Value: ValuePlain, Default: "JSESSIONID", Field: "jroute_session_cookie", Help: "name of the session cookie"},
-		{Words: w("jroute_strip"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "jroute_strip", Help: "hide the route from members"},
-		{Words: w("jroute_rewrite"), Release: Ours, Value: ValueWord, Default: "body", Field: "jroute_rewrite", Help: "where links get the route for clients without cookies"},
-		{Words: w("jroute_suffix"), Release: Ours, Value: ValuePlain, Default: ".", Field: "jroute_suffix", Help: "what stands between session and route"},
+		{Words: w("jroute_cookie"), Release: Ours, Value: ValuePlain, Default: "JROUTE", Field: "jroute_cookie", Help: "name of the route cookie", Acts: true},
+		{Words: w("jroute_session_cookie"), Release: Ours, Value: ValuePlain, Default: "JSESSIONID", Field: "jroute_session_cookie", Help: "name of the session cookie", Acts: true},
+		{Words: w("jroute_strip"), Release: Ours, Value: ValueSwitch, Default: "enable", Field: "jroute_strip", Help: "hide the route from members", Acts: true},
+		{Words: w("jroute_rewrite"), Release: Ours, Value: ValueWord, Default: "body", Field: "jroute_rewrite", Help: "where links get the route for clients without cookies", Acts: true},
+		{Words: w("jroute_suffix"), Release: Ours, Value: ValuePlain, Default: ".", Field: "jroute_suffix", Help: "what stands before the route in a session cookie of a member that puts it there itself", Acts: true},
 		{
 			Words: w("jroute_idempotent"), Release: Ours, Value: valueForm, Field: "jroute_idempotent", form: idempotentForm,
-			Help: "requests that may be sent again, and how often; repeatable",
+			Help: "paths (* and ?) of requests that may be sent to so many other members when one does not answer; -1: to each; repeatable", Acts: true,
 		},
-		{Words: w("jroute_error_url"), Release: Ours, Value: ValuePlain, Field: "jroute_error_url", Help: "redirect here when nothing is left"},
-		{Words: w("jroute_context"), Release: Ours, Value: ValuePlain, Default: "/", Field: "jroute_context", Help: "path of an application; repeatable"},
+		{Words: w("jroute_error_url"), Release: Ours, Value: ValuePlain, Field: "jroute_error_url", Help: "redirect here when nothing is left", Acts: true},
+		{Words: w("jroute_context"), Release: Ours, Value: ValuePlain, Default: "/", Field: "jroute_context", Help: "path of an application, below which the pool persists; repeatable", Acts: true},
 	}
 }
 
@@ -215,7 +215,7 @@ func memberRows() []*Attribute {
 		{Words: w("ratio"), Release: Legacy, Value: ValueNumber, Min: 1, Max: 65535, Default: "1", Field: "ratio", Help: "weight in mode ratio_member", Acts: true},
 		{Words: w("priority"), Release: Legacy, Value: ValueNumber, Max: 65535, Default: "0", Field: "priority", Help: "priority group; the highest is used first", Acts: true},
 		{Words: w("limit"), Release: Legacy, Value: ValueNumber, Default: "0", Field: "limit", Help: "connections at most; 0: no limit", Acts: true},
-		{Words: w("route"), Release: Ours, Value: ValuePlain, Field: "route", Help: "the member's name in jroute cookies"},
+		{Words: w("route"), Release: Ours, Value: ValuePlain, Field: "route", Default: "made of its address", Help: "the member's name in jroute cookies and paths", Acts: true},
 		{Words: w("https"), Release: Ours, Value: ValueService, Field: "https", Help: "port of the member's TLS listener"},
 		{Words: w("tmout"), Release: Ours, Value: ValueSeconds, Default: "the pool's ssl_timeout", Field: "tmout", Help: "idle seconds of SSL records bound to this member", Acts: true},
 		{Words: w("drain_timeout"), Release: Ours, Value: ValueSeconds, Default: "0", Field: "drain_timeout", Help: "seconds after which a disabled member is down: its connections are reset, its records removed; 0: never", Acts: true},

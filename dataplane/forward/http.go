@@ -80,6 +80,21 @@ type errRedirect struct{ location *rule.Location }
 
 func (errRedirect) Error() string { return "redirected" }
 
+// errElsewhere is an answer 302 to the page that stands for errors, as it is written.
+type errElsewhere string
+
+func (errElsewhere) Error() string { return "redirected to the page for errors" }
+
+// errorPage is what the client is told of an error of the members: the pool may have a page for that (rule J-15).
+func (x *exchange) errorPage(err error) error {
+	p := x.f.decision.Pool()
+	fault, ok := errors.AsType[*http1.Error](err)
+	if p == nil || p.ErrorURL == "" || !ok || fault.Status < 500 {
+		return err
+	}
+	return errElsewhere(p.ErrorURL)
+}
+
 // beginHTTP waits for the first request. The flow is no longer the caller's.
 func (f *flow) beginHTTP() {
 	f.client.until(&f.client.reader, f.settings.HeaderTimeout)
@@ -265,11 +280,14 @@ func (x *exchange) run() outcome {
 		if errors.Is(err, errTooLate) || errors.Is(err, errBadMember) && !x.f.reused {
 			x.f.decision.Silent()
 		}
-		if errors.Is(err, errBadMember) && x.mayRepeat() {
+		switch {
+		case errors.Is(err, errBadMember) && x.mayRepeat():
 			err = x.again()
+		case x.mayReplay(err):
+			err = x.replay()
 		}
 		if err != nil {
-			return x.fail(err)
+			return x.fail(x.errorPage(err))
 		}
 	}
 }
@@ -286,6 +304,9 @@ func (x *exchange) readHead() (complete bool, err error) {
 	n, err := x.request.Parse(f.in.bytes())
 	switch {
 	case err != nil:
+		if fault, ok := errors.AsType[*http1.Error](err); ok && fault.Status == 414 {
+			f.listener.table.longTargets.Add(1)
+		}
 		return false, err
 	case n > 0:
 		x.head, x.used, x.asked = n, n, x.request.Asked()
@@ -311,6 +332,7 @@ func (x *exchange) arrange() error {
 	}
 	if f.server.isOpen() && x.serverQuiet() {
 		f.reused = true
+		f.decision.Resume(&x.request)
 		return nil
 	}
 	if f.pinned {
@@ -338,7 +360,7 @@ func (x *exchange) decide() error {
 	x.ruleInput = f.ruleInput(set, &x.view)
 	if set.SplitSticks {
 		x.returning = returning{set.Pools, f.poolInput(set, &choice{})}
-		x.returning.in.Request = &x.request.Head
+		x.returning.in.Request, x.returning.in.Target = &x.request.Head, x.request.Target()
 		x.ruleInput.Returning = &x.returning
 	}
 	c := set.route(&x.ruleInput)
@@ -352,7 +374,7 @@ func (x *exchange) decide() error {
 		return errNoPool
 	}
 	x.poolInput = f.poolInput(set, &c)
-	x.poolInput.Request = &x.request.Head
+	x.poolInput.Request, x.poolInput.Target = &x.request.Head, x.request.Target()
 	return x.reach(c.pool, c.pool.Choose(&f.decision, &x.poolInput))
 }
 
@@ -364,6 +386,11 @@ func (x *exchange) reach(p *pool.Pool, err error) error {
 	}
 	if err != nil {
 		f.decision.Release()
+		if page := p.ErrorURL; page != "" {
+			if err := answerTo(err); !errors.Is(err, errGone) {
+				return errElsewhere(page)
+			}
+		}
 		if errors.Is(err, pool.ErrNoMember) && p.Fallback != "" {
 			return errRedirect{rule.NewLocation(p.Fallback)}
 		}
@@ -420,6 +447,10 @@ func (x *exchange) appendAnswer(err error, after http1.After) {
 		x.ruleInput = x.f.ruleInput(x.f.settings, &x.view)
 		location := r.location.Append(nil, &x.ruleInput)
 		x.out = http1.AppendRedirect(x.out[:0], x.asked, string(location), after)
+		return
+	}
+	if page, ok := errors.AsType[errElsewhere](err); ok {
+		x.out = http1.AppendRedirect(x.out[:0], x.asked, string(page), after)
 		return
 	}
 	fault, ok := errors.AsType[*http1.Error](err)

@@ -48,7 +48,23 @@ func (x *exchange) mayRepeat() bool {
 	first := f.reused && !x.repeated
 	second := !f.reused && !x.probed && f.decision.Member.Addr == x.redialled
 	return (first || second) && x.answers == 0 && f.from.len() == 0 && !x.upload.started &&
-		x.request.Idempotent() && !x.asked.Upgrade
+		(x.request.Idempotent() || f.decision.Idempotent(&x.request)) && !x.asked.Upgrade
+}
+
+// mayReplay reports whether a request that its member did not answer is sent to another one: where the pool says so of such requests,
+// nothing of an answer has come, and all of the request is still there (rule J-15).
+func (x *exchange) mayReplay(err error) bool {
+	return (errors.Is(err, errTooLate) || errors.Is(err, errBadMember)) && x.answers == 0 && x.f.from.len() == 0 &&
+		!x.upload.started && !x.asked.Upgrade && x.f.decision.MayReplay(&x.request)
+}
+
+// replay connects to another member for such a request.
+func (x *exchange) replay() error {
+	f := x.f
+	f.server.close()
+	f.from.drop()
+	f.pinned = false
+	return x.reach(f.decision.Pool(), f.decision.Replay())
 }
 
 // again connects for a request that is repeated: to its member, and where that ended just then to another one.

@@ -49,8 +49,9 @@ func (x *exchange) send() {
 		after = http1.KeepAlive
 	}
 	x.markForwarded()
-	x.edits = f.decision.EditRequest(&x.request.Head, x.edits[:0])
+	x.edits = f.decision.EditRequest(&x.request, x.edits[:0])
 	out := x.appendForwarded(x.request.AppendHead(x.out[:0], after))
+	out = f.decision.AppendRequestFields(out)
 	if name, value, _ := strings.Cut(f.decision.Pool().Config.GetHeaderInsert(), ":"); name != "" {
 		out = http1.AppendField(out, name, value)
 	}

@@ -25,8 +25,9 @@ type Table struct {
 	stop chan struct{}
 	done chan struct{}
 
-	open, most atomic.Int64 // connections now, and at a time
-	spares     spares
+	open, most  atomic.Int64  // connections now, and at a time
+	longTargets atomic.Uint64 // requests with one, which were refused
+	spares      spares
 }
 
 const tableShards = 16
@@ -94,11 +95,17 @@ func (t *Table) Len() int { return int(t.open.Load()) }
 // Spares returns the number of open connections to members that no request uses, kept for the next one.
 func (t *Table) Spares() int { return t.spares.len() }
 
-// Most returns how many connections were open at a time, at most, since the last ResetMost.
+// Most returns how many connections were open at a time, at most, since the last ResetCounts.
 func (t *Table) Most() int { return int(t.most.Load()) }
 
-// ResetMost begins again with the connections that are open.
-func (t *Table) ResetMost() { t.most.Store(t.open.Load()) }
+// LongTargets is how many requests were answered 414 since the last ResetCounts (rule J-20).
+func (t *Table) LongTargets() uint64 { return t.longTargets.Load() }
+
+// ResetCounts begins again: with the connections that are open, and without a long target.
+func (t *Table) ResetCounts() {
+	t.most.Store(t.open.Load())
+	t.longTargets.Store(0)
+}
 
 // each calls fn for the flows of a shard, which cannot end while it runs.
 func (t *Table) each(shard int, fn func(*flow)) {

@@ -9,10 +9,14 @@ import (
 )
 
 // SetCookie reports whether the first response must carry our cookie: the pool inserts one, and the request had none that
-// names the member that answers (rules O-2, O-4, C-7), or the pool always sends it. A token is such a cookie (rule G-2).
+// names the member that answers (rules O-2, O-4, C-7), or the pool always sends it. A token is such a cookie (rule G-2), and
+// so is the route of a member after a failover (rule J-7).
 func (d *Decision) SetCookie() bool {
 	if d.Member != nil && d.pool.tokens != nil {
 		return d.pool.tokens.due(d)
+	}
+	if d.Member != nil && d.pool.jroutes != nil {
+		return d.pool.jroutes.due(d)
 	}
 	if d.Member == nil || d.pool.cookies == nil || !d.pool.cookies.insert || d.cookie.kept {
 		return false
@@ -53,12 +57,15 @@ type Edited struct {
 	Set bool
 }
 
-// EditResponse edits the lines of a final response that have to do with the pool's cookie or token: servers must not set a
+// EditResponse edits the lines of a final response that have to do with the pool's cookie, token or routes: servers must not set a
 // cookie that is ours, and a blank one becomes ours (rule C-10). Due asks for our own line. The buffer is used for what is added
 // and must stay until the head was written; it is returned for the next response. Without a cookie nothing is touched.
 func (d *Decision) EditResponse(r *http1.Head, due bool, buffer []byte) (e Edited, _ []byte) {
 	if d.Member != nil && d.pool.tokens != nil {
 		return d.pool.tokens.edit(d, r, due, buffer)
+	}
+	if d.Member != nil && d.pool.jroutes != nil {
+		return d.pool.jroutes.edit(d, r, due, buffer)
 	}
 	if d.Member == nil || d.pool.cookies == nil {
 		return e, buffer
@@ -139,9 +146,12 @@ func isPrivate(r *http1.Head) bool {
 	return false
 }
 
-// EditRequest hides the pool's cookie from the member if the pool says so; all other cookies stay as they came. The buffer
-// is used for what is changed and must stay until the head was written; it is returned for the next request.
-func (d *Decision) EditRequest(q *http1.Head, buffer []byte) []byte {
+// EditRequest hides the pool's cookie from the member if the pool says so, and routes that are not for it; all other cookies stay as
+// they came. The buffer is used for what is changed and must stay until the head was written; it is returned for the next request.
+func (d *Decision) EditRequest(q *http1.Request, buffer []byte) []byte {
+	if d.Member != nil && d.pool.jroutes != nil {
+		return d.pool.jroutes.editRequest(d, q, buffer)
+	}
 	if d.Member == nil || d.pool.stripped == nil {
 		return buffer
 	}

@@ -160,7 +160,7 @@ func TestStrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := choose(t, b.set(c), &Input{Client: at("127.0.0.9:1"), Virtual: at(web), Request: &q.Head})
-	d.EditRequest(&q.Head, nil)
+	d.EditRequest(&q, nil)
 	b.want(string(q.AppendHead(nil, http1.KeepAlive)), "GET / HTTP/1.1\r\nHost: h\r\nCookie: a=1;  b=\"2\"\r\ncookie:c=3;;\r\n")
 }
 

@@ -217,8 +217,7 @@ func TestCookieForms(t *testing.T) {
 			want   string
 		}{
 			{func(p *pb.Pool) { p.CookieEncryption = pb.CookieEncryption_COOKIE_ENCRYPTION_REQUIRED.Enum() }, "persist_mode cookie with cookie_encryption required"},
-			{func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_JROUTE.Enum() }, "persist_mode jroute"},
-			{func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_JROUTE.Enum() }, "persist_mode jroute"},
+			{func(p *pb.Pool) { p.PersistMode = pb.PersistMode(99).Enum() }, "persist_mode"},
 		}
 		for _, tt := range tests {
 			c := inserting("web", s1, s2)

@@ -146,7 +146,7 @@ func TestSlowStart(t *testing.T) {
 			c.PassiveHealth = new(true)
 			p := b.set(c)
 			for range passiveFailures {
-				p.Member(at(n3 + ":80")).health.refused()
+				p.Member(at(n3 + ":80")).health.refused(passiveFailures)
 			}
 			time.Sleep(passiveDown - time.Nanosecond)
 			begin()

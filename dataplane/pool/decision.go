@@ -26,6 +26,8 @@ type Input struct {
 	Destination netip.AddrPort
 	// Request is the request's head; nil where no HTTP is read. It must stay as it is until the call returns.
 	Request *http1.Head
+	// Target is the request's target as received; nil where it is not known. It must stay as it is until the call returns.
+	Target []byte
 	// ID names the session where the client's bytes do: the Call-ID of a SIP message, the user of terminal services. Nil
 	// where they name none. It may be a part of a buffer.
 	ID []byte
@@ -56,6 +58,7 @@ type Decision struct {
 	action  Outcome
 	cookie  cookieNote
 	token   tokenNote
+	jroute  jrouteNote
 	hash    hashNote
 	record  recordNote
 	answer  *answerNote // nil: nothing is learned from the member's answer
@@ -160,6 +163,10 @@ func (d *Decision) balance() error {
 			ask.Usable = d.pool.checking
 			i, ok = d.picker().Pick(ask)
 		}
+		if !ok && d.pool.jroutes != nil && d.pool.allUnhealthy() { // rule J-13
+			ask.Usable = d.pool.unhealthy
+			i, ok = d.picker().Pick(ask)
+		}
 		if !ok {
 			d.take(nil, limits{})
 			if d.dry() {
@@ -207,7 +214,7 @@ func (d *Decision) Refused() error {
 		d.refused++
 	}
 	if d.Member.watched() && !d.dry() {
-		d.Member.health.refused()
+		d.Member.health.refused(d.Member.patience())
 	}
 	if d.refused > d.pool.refusals {
 		d.take(nil, limits{})
@@ -243,7 +250,7 @@ func (d *Decision) Accepted() {
 // J-14).
 func (d *Decision) Silent() {
 	if d.Member != nil && d.Member.watched() {
-		d.Member.health.silent()
+		d.Member.health.silent(d.Member.patience())
 	}
 }
 

@@ -64,6 +64,8 @@ func (p *Pool) carries(m *Member) string {
 	switch {
 	case p.tokens != nil:
 		return "carries a token in " + p.tokens.carrier()
+	case p.jroutes != nil:
+		return fmt.Sprintf("sets cookie %s to %s", p.jroutes.cookie, p.jroutes.ids[m.index])
 	case p.cookies.reader.Ring != nil:
 		return fmt.Sprintf("sets cookie %s to an encrypted value", p.cookies.template.Name)
 	}

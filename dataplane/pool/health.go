@@ -132,12 +132,13 @@ func (h *Health) Unguard() {
 func (h *Health) guarded() bool { return h.marks.Load()&guardedBit != 0 }
 
 // refused notes that a connect of traffic failed, silent that a request of traffic got no answer.
-func (h *Health) refused() { h.failed(&h.failures) }
-func (h *Health) silent()  { h.failed(&h.silences) }
+// So many of them, most, mark the member down.
+func (h *Health) refused(most uint32) { h.failed(&h.failures, most) }
+func (h *Health) silent(most uint32)  { h.failed(&h.silences, most) }
 
 // failed counts a failure, which may mark the member down.
-func (h *Health) failed(count *atomic.Uint32) {
-	if n := count.Add(1); !h.Marked() && (n >= passiveFailures || h.guarded()) {
+func (h *Health) failed(count *atomic.Uint32, most uint32) {
+	if n := count.Add(1); !h.Marked() && (n >= most || h.guarded()) {
 		h.mark()
 	}
 }

@@ -100,6 +100,7 @@ type Member struct {
 	counters *Counters
 	health   *Health
 	passive  bool          // failed traffic marks it down
+	strict   bool          // the first one does
 	live     *balance.Live // what changes of its weight; nil: nothing
 	course   *course       // nil where time changes nothing
 	slow     time.Duration // slow_start of the pool; 0: none
@@ -130,6 +131,21 @@ func (m *Member) Counters() *Counters { return m.counters }
 
 // watched reports whether failures of traffic are counted.
 func (m *Member) watched() bool { return m.passive || m.health.guarded() }
+
+// watch says what failed traffic does to the member: with passive_health several failures mark it down, in a pool of persist_mode
+// jroute the first one does (rule J-14).
+func (m *Member) watch(pool *pb.Pool) {
+	m.strict = pool.GetPersistMode() == pb.PersistMode_PERSIST_MODE_JROUTE
+	m.passive = m.strict || pool.GetPassiveHealth()
+}
+
+// patience is how many failures, one after the other, mark the member down.
+func (m *Member) patience() uint32 {
+	if m.strict {
+		return 1
+	}
+	return passiveFailures
+}
 
 // full reports whether a limit is reached now.
 func (m *Member) full() bool {

@@ -44,6 +44,10 @@ func (p *Pool) compileMethod(c *pb.Pool, env *Env) []string {
 		p.tokens = newTokenMethod(c, env)
 		p.persisted = p.tokens
 		return nil
+	case pb.PersistMode_PERSIST_MODE_JROUTE:
+		p.jroutes = newJrouteMethod(p, c)
+		p.persisted, p.ErrorURL = p.jroutes, c.GetJrouteErrorUrl()
+		return nil
 	case pb.PersistMode_PERSIST_MODE_SIMPLE, pb.PersistMode_PERSIST_MODE_STICKY, pb.PersistMode_PERSIST_MODE_SIP,
 		pb.PersistMode_PERSIST_MODE_MSRDP:
 		r, reasons := newRecordMethod(c, env)

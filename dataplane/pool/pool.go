@@ -79,6 +79,8 @@ type Pool struct {
 	HelloTimeout time.Duration
 	// Fallback is where requests are redirected when no member can be used (%h, %p and %u are filled in); "" is nowhere.
 	Fallback string
+	// ErrorURL is where requests are redirected that no member answers, in a pool of persist_mode jroute; "" is nowhere.
+	ErrorURL string
 
 	log       *slog.Logger
 	table     *persist.Table
@@ -88,6 +90,7 @@ type Pool struct {
 	usable    func(i int) bool
 	checking  func(i int) bool // what may be tried when nobody is usable
 	preferred func(i int) bool // usable, and in a priority group that takes traffic
+	unhealthy func(i int) bool // what may be tried when nobody is healthy
 	groups    *groups          // nil: all members alike
 	refusals  int              // members tried after a refusal, at most
 	mode      balance.Mode
@@ -96,6 +99,7 @@ type Pool struct {
 	cookies   *cookieMethod // nil: the pool writes none
 	stripped  *cookieMethod // nil: members see the cookie
 	tokens    *tokenMethod  // nil: the pool makes none
+	jroutes   *jrouteMethod // nil: the pool knows no routes
 	retained  map[netip.AddrPort]*Member
 	retention time.Duration // how long members are retained
 	now       func() time.Time
@@ -139,6 +143,7 @@ func Compile(c *pb.Pool, env *Env, previous *Pool) (p *Pool, reasons []string) {
 	}
 	p.usable = func(i int) bool { return p.members[i].usable() }
 	p.preferred = func(i int) bool { return p.groups.has(p.members[i]) && p.members[i].usable() }
+	p.unhealthy = func(i int) bool { m := p.members[i]; return m.state.UsableForNew() && m.unhealthy() && !m.full() }
 	p.checking = func(i int) bool { m := p.members[i]; return m.State() == Checking && !m.full() }
 	if previous != nil {
 		p.shared = previous.shared
@@ -209,7 +214,8 @@ func (p *Pool) compileMembers(pool *pb.Pool, env *Env, previous *Pool) (reasons 
 			m.state = Down
 			reasons = append(reasons, fmt.Sprintf("member %s: %v", addr, err))
 		}
-		m.health, m.passive = env.health(addr), pool.GetPassiveHealth()
+		m.health = env.health(addr)
+		m.watch(pool)
 		m.ResetOnDown = pool.GetOnDown() == pb.OnDown_ON_DOWN_RESET
 		m.cookie, m.epoch = cookie.AppendValue(nil, addr), c.GetEpoch()
 		old := previous.Member(addr)
@@ -257,7 +263,7 @@ func (p *Pool) meter(m *Member) balance.Meter {
 
 // PerRequest reports whether the pool's clients are told apart by each request, even on one connection (rule O-14). A nil pool
 // has none.
-func (p *Pool) PerRequest() bool { return p != nil && p.tokens != nil }
+func (p *Pool) PerRequest() bool { return p != nil && (p.tokens != nil || p.jroutes != nil) }
 
 // Knows reports whether persistence knows that a client belongs to the pool, and the pool can serve it: by the client's member
 // or, where that is down, by another one. Nothing changes by it. A nil pool knows nobody.

@@ -32,7 +32,8 @@ func (p *Pool) retain(c *pb.Pool, env *Env, previous *Pool) {
 			return
 		}
 		m.index, m.removed = len(p.members)+len(p.retained), since
-		m.state, m.passive = OperatorState(env.View, m.Addr.String()), c.GetPassiveHealth()
+		m.state = OperatorState(env.View, m.Addr.String())
+		m.watch(c)
 		var err error
 		if m.Dial, err = env.dial(m.Addr); err != nil {
 			m.state = Down

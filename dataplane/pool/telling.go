@@ -36,7 +36,11 @@ func (t *telling) due(o Outcome, n uint64, now time.Time) (times uint64, ok bool
 
 // tell logs an outcome that came n times, unless it was logged lately. The client is one of those that it came to.
 func (p *Pool) tell(o Outcome, n uint64, client netip.Addr) {
-	if o == OutcomeOff || !p.log.Enabled(context.Background(), levels[o]) {
+	level := levels[o]
+	if o == OutcomeUnknownMember && p.jroutes != nil { // rule J-12
+		level = slog.LevelWarn
+	}
+	if o == OutcomeOff || !p.log.Enabled(context.Background(), level) {
 		return
 	}
 	times, ok := p.shared.telling.due(o, n, p.now())
@@ -47,7 +51,7 @@ func (p *Pool) tell(o Outcome, n uint64, client netip.Addr) {
 	if client.IsValid() {
 		attrs = append(attrs, slog.String("client", client.String()))
 	}
-	p.log.LogAttrs(context.Background(), levels[o], "persistence", attrs...)
+	p.log.LogAttrs(context.Background(), level, "persistence", attrs...)
 }
 
 // Tell logs what happened to records of the pool without a connection: they ran out or made room for others. Its owner calls it

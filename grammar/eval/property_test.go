@@ -31,6 +31,12 @@ func fill(t *rapid.T, m proto.Message, table *grammar.Table, skip ...string) {
 	}
 }
 
+// samples are values of rows that do not allow any text.
+var samples = map[string][]string{
+	"jroute_cookie": {"JROUTE", "R"}, "jroute_session_cookie": {"JSESSIONID", "S"}, "jroute_suffix": {".", "!"},
+	"jroute_error_url": {"/sorry", "http://sorry/?a=b"},
+}
+
 // draw returns a value that a row allows; false for rows with a form of their own.
 func draw(t *rapid.T, row *grammar.Attribute, fd protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
 	number := func(least, most uint64) protoreflect.Value {
@@ -61,6 +67,9 @@ func draw(t *rapid.T, row *grammar.Attribute, fd protoreflect.FieldDescriptor) (
 	case grammar.ValueService:
 		return number(0, 65535), true
 	case grammar.ValueText, grammar.ValuePlain:
+		if list := samples[row.Field]; list != nil {
+			return protoreflect.ValueOfString(rapid.SampledFrom(list).Draw(t, "text")), true
+		}
 		return protoreflect.ValueOfString(rapid.StringMatching(`[ -~äß]{0,20}`).Draw(t, "text")), true
 	case grammar.ValueName:
 		return protoreflect.ValueOfString(rapid.SampledFrom([]string{"http", "p0", "tcp"}).Draw(t, "name")), true
@@ -153,7 +162,10 @@ func generate(t *rapid.T) *config.Tree {
 		plain := &pb.Pool{Name: fmt.Sprintf("p%d", i), Meta: meta("pool")}
 		for j := range rapid.IntRange(0, 3).Draw(t, "members") {
 			m := &pb.Member{Address: fmt.Sprintf("10.0.%d.%d:80", i, j)}
-			fill(t, m, grammar.Members, "epoch")
+			fill(t, m, grammar.Members, "epoch", "route")
+			if rapid.Bool().Draw(t, "route") {
+				m.Route = proto.String(fmt.Sprintf("r%d", j))
+			}
 			plain.Members = append(plain.Members, m)
 			nodes = append(nodes, m.GetAddress())
 		}

@@ -67,6 +67,7 @@ func (c *checker) checkPool(key string, p *pb.Pool) {
 	}
 	c.checkCookie(key, p)
 	c.checkToken(key, p)
+	c.checkJroute(key, p)
 	if p.GetSslFallback() == pb.SslFallback_SSL_FALLBACK_SIMPLE && p.GetPersistMode() == pb.PersistMode_PERSIST_MODE_SIMPLE {
 		c.fault(key, attribute(p.GetMeta(), "ssl_fallback"), CodeConflict,
 			"%s: ssl_fallback simple is what persist_mode simple does already", Title(key))
@@ -159,6 +160,58 @@ func (c *checker) checkToken(key string, p *pb.Pool) {
 	}
 }
 
+// checkJroute checks what stands in cookies, paths and redirections of a jroute pool, and that the routes of its members differ.
+func (c *checker) checkJroute(key string, p *pb.Pool) {
+	meta := p.GetMeta()
+	for _, a := range []struct {
+		name  string
+		value *string
+	}{{"jroute_cookie", p.JrouteCookie}, {"jroute_session_cookie", p.JrouteSessionCookie}} {
+		if a.value != nil && !isToken(*a.value) {
+			c.fault(key, attribute(meta, a.name), CodeValue, "%s: %s %q is not the name of a cookie", Title(key), a.name, *a.value)
+		}
+	}
+	if JrouteCookieOf(p) == JrouteSessionCookieOf(p) {
+		c.fault(key, attribute(meta, "jroute_cookie", "jroute_session_cookie"), CodeConflict,
+			"%s: jroute_cookie and jroute_session_cookie are both %q", Title(key), JrouteCookieOf(p))
+	}
+	if n := p.JrouteSuffix; n != nil && (*n == "" || !isCookieValue(*n)) {
+		c.fault(key, attribute(meta, "jroute_suffix"), CodeValue, "%s: jroute_suffix %q cannot stand in a cookie", Title(key), *n)
+	}
+	if n := p.JrouteErrorUrl; n != nil && !isLocation(*n) {
+		c.fault(key, attribute(meta, "jroute_error_url"), CodeValue,
+			"%s: jroute_error_url %q is neither a path nor begins with http:// or https://", Title(key), *n)
+	}
+	for _, path := range p.GetJrouteContext() {
+		if !strings.HasPrefix(path, "/") || !isAttributeValue(path) || strings.ContainsAny(path, " ?#") {
+			c.fault(key, attribute(meta, "jroute_context"), CodeValue, "%s: jroute_context %q is not a path that begins with /", Title(key), path)
+		}
+	}
+	c.checkRoutes(key, p)
+}
+
+// checkRoutes checks the routes of a pool's members: each can stand in a cookie and in a path, and no two are equal.
+func (c *checker) checkRoutes(key string, p *pb.Pool) {
+	first := make(map[string]string, len(p.GetMembers()))
+	for _, m := range p.GetMembers() {
+		if m.Route != nil && !isRoute(*m.Route) {
+			c.fault(key, attribute(m.GetMeta(), "route"), CodeValue,
+				"%s: member %s: route %q holds something else than letters, digits and !$&'*+-.^_`|~", Title(key), m.GetAddress(), *m.Route)
+			continue
+		}
+		if p.GetPersistMode() != pb.PersistMode_PERSIST_MODE_JROUTE && m.Route == nil {
+			continue
+		}
+		route := RouteOf(m)
+		if earlier, dup := first[route]; dup && earlier != m.GetAddress() {
+			c.fault(key, attribute(m.GetMeta(), "route"), CodeDuplicate, "%s: members %s and %s have the same route %q",
+				Title(key), earlier, m.GetAddress(), route)
+			continue
+		}
+		first[route] = m.GetAddress()
+	}
+}
+
 // messageHeaders are those that say where a message ends and what becomes of its connection and its cookies.
 var messageHeaders = []string{
 	"connection", "content-length", "cookie", "expect", "host", "keep-alive", "proxy-connection", "set-cookie", "te", "trailer",
@@ -174,6 +227,22 @@ func isToken(text string) bool {
 		}
 		return strings.IndexByte("!#$%&'*+-.^_`|~", b) < 0
 	})
+}
+
+// isRoute reports whether text can name a member in a cookie and in the parameter of a path.
+func isRoute(text string) bool { return isToken(text) && !strings.ContainsAny(text, "#%") }
+
+// isCookieValue reports whether text can be a part of a cookie's value, and of a parameter in a path.
+func isCookieValue(text string) bool {
+	return !slices.ContainsFunc([]byte(text), func(b byte) bool { return b <= ' ' || b >= 0x7f || strings.IndexByte(`",;/?#\`, b) >= 0 })
+}
+
+// isLocation reports whether text is a place to redirect to.
+func isLocation(text string) bool {
+	if slices.ContainsFunc([]byte(text), func(b byte) bool { return b <= ' ' || b == 0x7f }) {
+		return false
+	}
+	return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")
 }
 
 // isAttributeValue reports whether text can be the value of an attribute in Set-Cookie.

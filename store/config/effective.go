@@ -1,7 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"crypto/md5"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -63,6 +66,39 @@ func TokenRetainOf(p *pb.Pool) time.Duration {
 		return DefaultTokenRetain
 	}
 	return time.Duration(p.GetTokenRetain()) * time.Second
+}
+
+// The names of cookies that a jroute pool has where it names none (rules J-4, J-6), and what stands between session and route in the
+// session cookies of other servers.
+const (
+	DefaultJrouteCookie        = "JROUTE"
+	DefaultJrouteSessionCookie = "JSESSIONID"
+	DefaultJrouteSuffix        = "."
+)
+
+// JrouteCookieOf returns the name of a jroute pool's route cookie.
+func JrouteCookieOf(p *pb.Pool) string { return cmp.Or(p.GetJrouteCookie(), DefaultJrouteCookie) }
+
+// JrouteSessionCookieOf returns the name of the session cookie that the members of a jroute pool set.
+func JrouteSessionCookieOf(p *pb.Pool) string {
+	return cmp.Or(p.GetJrouteSessionCookie(), DefaultJrouteSessionCookie)
+}
+
+// JrouteSuffixOf returns what stands between session and route in session cookies.
+func JrouteSuffixOf(p *pb.Pool) string { return cmp.Or(p.GetJrouteSuffix(), DefaultJrouteSuffix) }
+
+// RouteOf returns what names a member in route cookies and in paths: its route, else the first 12 bytes of the MD5 of its address and
+// port in URL-safe base 64, to which every dataplane comes (rule J-4).
+func RouteOf(m *pb.Member) string {
+	if m.GetRoute() != "" {
+		return m.GetRoute()
+	}
+	return opaqueRoute(m.GetAddress())
+}
+
+func opaqueRoute(of string) string {
+	sum := md5.Sum([]byte(of))
+	return base64.URLEncoding.EncodeToString(sum[:12])
 }
 
 // The timeouts of pools that do not name one (rule B-15; sip and msrdp ours).
