@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -17,26 +18,39 @@ import (
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
-// way is a way to persist, as pools are configured for it. Traffic is HTTP where cookies are read, else TCP.
+// way is a way to persist, as pools are configured for it.
 type way struct {
 	name   string
-	http   bool
+	talk   talk
 	timed  bool // it has records that end
 	change func(p *pb.Pool)
 }
 
+// talk is what clients and members say to each other.
+type talk int
+
+const (
+	lines talk = iota
+	web1       // HTTP/1.1
+	tls1       // hellos of TLS 1.2
+	rdp        // requests to terminal services
+)
+
 // ways are all that there are.
 var ways = []way{
-	{"simple", false, true, func(p *pb.Pool) {
+	{"simple", lines, true, func(p *pb.Pool) {
 		p.PersistMode, p.SimpleTimeout = pb.PersistMode_PERSIST_MODE_SIMPLE.Enum(), new(uint32(300))
 	}},
-	{"sticky", false, true, func(p *pb.Pool) {
+	{"sticky", lines, true, func(p *pb.Pool) {
 		p.PersistMode, p.StickyTimeout = pb.PersistMode_PERSIST_MODE_STICKY.Enum(), new(uint32(300))
 	}},
-	{"cookie_insert", true, false, byCookie(pb.CookieMode_COOKIE_MODE_INSERT)},
-	{"cookie_rewrite", true, false, byCookie(pb.CookieMode_COOKIE_MODE_REWRITE)},
-	{"cookie_passive", true, false, byCookie(pb.CookieMode_COOKIE_MODE_PASSIVE)},
-	{"cookie_hash", true, false, byCookie(pb.CookieMode_COOKIE_MODE_HASH)},
+	{"cookie_insert", web1, false, byCookie(pb.CookieMode_COOKIE_MODE_INSERT)},
+	{"cookie_rewrite", web1, false, byCookie(pb.CookieMode_COOKIE_MODE_REWRITE)},
+	{"cookie_passive", web1, false, byCookie(pb.CookieMode_COOKIE_MODE_PASSIVE)},
+	{"cookie_hash", web1, false, byCookie(pb.CookieMode_COOKIE_MODE_HASH)},
+	{"token", web1, false, func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_TOKEN.Enum() }},
+	{"ssl", tls1, true, func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_SSL.Enum() }},
+	{"msrdp", rdp, true, func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_MSRDP.Enum() }},
 }
 
 func byCookie(mode pb.CookieMode) func(p *pb.Pool) {
@@ -53,9 +67,14 @@ func byCookie(mode pb.CookieMode) func(p *pb.Pool) {
 type scene struct {
 	*site
 	a, b   *member
-	health *page // what monitors ask
-	open   map[string]net.Conn
-	cookie map[string]string // what the client sends that is bound to a, by way
+	health *page  // what monitors ask
+	hello  []byte // what members answer those of TLS, with another ID
+	// sessions counts the sessions of TLS that members gave.
+	sessions atomic.Uint64
+	open     map[string]net.Conn
+	cookie   map[string]string // what the client sends that is bound to a, by way
+	given    string            // the session or token that somebody got last
+	ended    map[string]string // those of clients whose record has ended, by their virtual server
 }
 
 const roles = 6
@@ -83,10 +102,10 @@ func newScene(t *testing.T) *scene {
 		}
 	}
 	s := &scene{
-		site: newSite(t, "", strings.Join(addresses, ",")), health: newPage(t, "health"),
-		open: map[string]net.Conn{}, cookie: map[string]string{},
+		site: newSite(t, "", strings.Join(addresses, ",")), health: newPage(t, "health"), hello: hello(t, "min_sh_id32_tls12"),
+		open: map[string]net.Conn{}, cookie: map[string]string{}, ended: map[string]string{},
 	}
-	s.a, s.b = newServer(t, "127.0.1.1:0", "a", either), newServer(t, "127.0.1.2:0", "b", either)
+	s.a, s.b = newServer(t, "127.0.1.1:0", "a", s.either), newServer(t, "127.0.1.2:0", "b", s.either)
 	var objects []*pb.Object
 	for i, w := range ways {
 		objects = append(objects, s.pool(i))
@@ -133,13 +152,15 @@ func (s *scene) shortPool(i int) *pb.Object {
 	p := s.pool(i)
 	p.GetPool().Name += "_short"
 	p.GetPool().SimpleTimeout, p.GetPool().StickyTimeout = new(uint32(1)), new(uint32(1))
+	p.GetPool().SslTimeout, p.GetPool().MsrdpTimeout = new(uint32(1)), new(uint32(1))
 	return p
 }
 
 // bind has each client placed before anything changes. Afterwards it is a's turn.
 func (s *scene) bind(i int, w way) {
 	s.t.Helper()
-	if w.http {
+	byMember := w.talk == web1 && w.name != "token" // who is who is known beforehand
+	if byMember {
 		s.cookie[w.name] = "BIGipServer" + w.name + "=" + string(cookie.AppendValue(nil, netip.MustParseAddrPort(s.a.addr())))
 	}
 	for n := 0; w.name == "cookie_hash"; n++ {
@@ -148,8 +169,9 @@ func (s *scene) bind(i int, w way) {
 			break
 		}
 	}
-	if !w.http { // round robin: from the first
+	if !byMember { // round robin: from the first
 		want(s.t, s.visit(i, bound, ""), "a")
+		s.cookie[w.name] = s.given
 		want(s.t, s.visit(i, before, ""), "b")
 	}
 	who, c := s.begin(i, bound, s.cookie[w.name])
@@ -158,6 +180,7 @@ func (s *scene) bind(i int, w way) {
 	s.open[w.name] = c
 	for role := first; w.timed && role <= second; role++ {
 		want(s.t, s.visit(short(i), role, ""), "a")
+		s.ended[place(short(i), role)] = s.given
 		want(s.t, s.visit(short(i), role+2, ""), "b")
 	}
 }
@@ -172,16 +195,44 @@ func (s *scene) begin(i, role int, cookie string) (string, net.Conn) {
 	return s.say(i, c, cookie), c
 }
 
-// say says something on a connection, and returns who answers: nobody where it was closed, or is told 503.
+// say says something on a connection, and returns who answers: nobody where it was closed, or is told 503. A cookie is also a session
+// of TLS; who asks for terminal services is called by his address.
 func (s *scene) say(i int, c net.Conn, cookie string) string {
 	s.t.Helper()
-	if !ways[i%len(ways)].http {
-		fmt.Fprintln(c, "hello")
-		if name := readName(s.t, c); !strings.Contains(name, " ") {
-			return name
+	s.given = ""
+	switch ways[i%len(ways)].talk {
+	case web1:
+		return s.request(c, cookie)
+	case tls1:
+		b := hello(s.t, "min_ch_empty")
+		if cookie != "" {
+			b = clientHello(s.t, []byte(cookie))
 		}
-		return "nobody"
+		_, _ = c.Write(b)
+		answer := serverHello(s.t, idA)
+		if _, err := io.ReadFull(c, answer); err == nil {
+			s.given = string(answer[44:76])
+		}
+	case rdp:
+		host, _, _ := net.SplitHostPort(c.LocalAddr().String())
+		_, _ = c.Write(connectionRequest("mstshash=" + host))
+	default:
+		fmt.Fprintln(c, "hello")
 	}
+	if name := readName(s.t, c); !strings.Contains(name, " ") {
+		return name
+	}
+	return "nobody"
+}
+
+// connectionRequest is how a client of terminal services begins, with a cookie.
+func connectionRequest(cookie string) []byte {
+	tail := "Cookie: " + cookie + "\r\n\x01\x00\x08\x00\x03\x00\x00\x00"
+	return append([]byte{3, 0, 0, byte(11 + len(tail)), byte(6 + len(tail)), 0xe0, 0, 0, 0, 0, 0}, tail...)
+}
+
+func (s *scene) request(c net.Conn, cookie string) string {
+	s.t.Helper()
 	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: h\r\nCookie: %s\r\n\r\n", cookie)
 	reply, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -194,6 +245,7 @@ func (s *scene) say(i int, c net.Conn, cookie string) string {
 	if reply.StatusCode == http.StatusServiceUnavailable {
 		return "nobody"
 	}
+	s.given, _, _ = strings.Cut(reply.Header.Get("Set-Cookie"), ";")
 	return string(body)
 }
 
@@ -206,22 +258,53 @@ func (s *scene) visit(i, role int, cookie string) string {
 	return who
 }
 
-// either answers a line with the member's name, and a request too.
-func either(m *member, c net.Conn) {
+// either answers a line with the member's name, and a request of any kind too. The sessions of TLS that it gives begin with its name;
+// only these it knows again.
+func (s *scene) either(m *member, c net.Conn) {
 	for r := bufio.NewReader(c); ; {
-		line, err := r.ReadString('\n')
-		if err != nil {
+		first, err := r.Peek(5)
+		switch {
+		case err != nil:
 			return
-		}
-		if !strings.Contains(line, " HTTP/1.1") {
+		case first[0] == 22: // a record of TLS
+			b := make([]byte, 5+int(first[3])<<8+int(first[4]))
+			if _, err := io.ReadFull(r, b); err != nil {
+				return
+			}
+			id := id32(0)
+			copy(id, fmt.Sprint(m.name, s.sessions.Add(1)))
+			if b[43] == 32 && strings.HasPrefix(string(b[44:]), m.name) {
+				id = b[44:76]
+			}
+			_, _ = c.Write(withID(s.hello, id))
 			fmt.Fprintln(c, m.name)
-			continue
+		case first[0] == 3: // of terminal services
+			if _, err := r.Discard(int(first[3])); err != nil {
+				return
+			}
+			fmt.Fprintln(c, m.name)
+		default:
+			if err := answerLine(m, c, r); err != nil {
+				return
+			}
 		}
-		for strings.TrimSpace(line) != "" && err == nil {
-			line, err = r.ReadString('\n')
-		}
-		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(m.name), m.name)
 	}
+}
+
+func answerLine(m *member, c net.Conn, r *bufio.Reader) error {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(line, " HTTP/1.1") {
+		fmt.Fprintln(c, m.name)
+		return nil
+	}
+	for strings.TrimSpace(line) != "" && err == nil {
+		line, err = r.ReadString('\n')
+	}
+	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(m.name), m.name)
+	return err
 }
 
 // probe is a monitor of a that asks the page health.
@@ -292,10 +375,20 @@ func TestStateMatrix(t *testing.T) {
 					if w.timed {
 						k = short(i)
 					}
-					s.fresh(t, tt.fresh || w.timed && atLimit, tt.live, s.visit(k, first, "")+s.visit(k, second, ""))
+					s.fresh(t, tt.fresh || w.timed && atLimit, tt.live, s.visit(k, first, s.ended[place(k, first)])+s.visit(k, second, s.ended[place(k, second)]))
 				})
 				t.Run(name("live_record"), func(t *testing.T) { want(t, s.visit(i, bound, s.cookie[w.name]), tt.live) })
-				t.Run(name("open_connection"), func(t *testing.T) { want(t, s.say(i, s.open[w.name], ""), "a") })
+				t.Run(name("open_connection"), func(t *testing.T) {
+					if w.name == "token" { // each request is decided alone (rule O-14); the limit is reached by this connection
+						live := tt.live
+						if strings.Contains(tt.state, "limit") {
+							live = "a"
+						}
+						want(t, s.say(i, s.open[w.name], s.cookie[w.name]), live)
+						return
+					}
+					want(t, s.say(i, s.open[w.name], ""), "a")
+				})
 				if strings.Contains(tt.state, "limit") {
 					t.Run(name("record_stays"), func(t *testing.T) {
 						s.open[w.name].Close()
