@@ -23,10 +23,10 @@ const readyLine = "ready\n"
 // endIdle ends the idle load.
 const endIdle = syscall.SIGTERM
 
-// runChild is: child origin|exchanges|streams|datagrams|idle|slow|records|attack FLAGS.
+// runChild is: child origin|exchanges|sessions|streams|datagrams|idle|slow|records|attack FLAGS.
 func runChild(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("child: origin, exchanges, streams, datagrams, idle, slow, records or attack")
+		return errors.New("child: origin, exchanges, sessions, streams, datagrams, idle, slow, records or attack")
 	}
 	if args[0] == "records" || args[0] == "attack" {
 		return runRecords(args, stdout)
@@ -64,6 +64,9 @@ func runChild(ctx context.Context, args []string, stdout io.Writer) error {
 	var result traffic.Result
 	switch args[0] {
 	case "exchanges":
+		result, err = traffic.Exchanges(ctx, load)
+	case "sessions":
+		load.Sessions = clientCount
 		result, err = traffic.Exchanges(ctx, load)
 	case "streams":
 		result, err = traffic.Streams(ctx, load)

@@ -2,7 +2,7 @@ package main
 
 import "text/template"
 
-// The configurations do equal work: cookie persistence or persistence by the client's address, the same members, no logs.
+// The configurations do equal work: persistence by a cookie, the client's address or the session ID of TLS, the same members, no logs.
 
 // bigpipe: what a user gets by default. PerReq asks for a decision and a cookie for each request, as the peers make them.
 var bigpipeConfig = template.Must(template.New("bigip.conf").Parse(`pool bench {
@@ -10,6 +10,9 @@ var bigpipeConfig = template.Must(template.New("bigip.conf").Parse(`pool bench {
 {{- if .HTTP}}
    persist_mode cookie
    cookie_mode insert
+{{- else if .TLS}}
+   persist_mode ssl
+   ssl_timeout 300
 {{- else}}
    persist_mode simple
    simple_timeout 300
@@ -50,8 +53,19 @@ listen bench
    server m{{$i}} {{$m}} cookie m{{$i}}
 {{- end}}
 {{- else}}
+{{- if .TLS}}
+   stick-table type binary len 32 size 1m expire 300s
+   acl clienthello req.ssl_hello_type 1
+   acl serverhello res.ssl_hello_type 2
+   tcp-request inspect-delay 5s
+   tcp-request content accept if clienthello
+   tcp-response content accept if serverhello
+   stick on req.payload_lv(43,1) if clienthello
+   stick store-response res.payload_lv(43,1) if serverhello
+{{- else}}
    stick-table type ip size 1m expire 300s
    stick on src
+{{- end}}
 {{- range $i, $m := .Members}}
    server m{{$i}} {{$m}}
 {{- end}}

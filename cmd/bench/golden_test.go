@@ -184,6 +184,7 @@ func TestConfigurations(t *testing.T) {
 	variants := map[string]func(*site){
 		"tcp":         func(*site) {},
 		"udp":         func(s *site) { s.UDP = true },
+		"tls":         func(s *site) { s.TLS = true },
 		"http":        func(s *site) { s.HTTP = true },
 		"per-request": func(s *site) { s.HTTP, s.PerReq = true, true },
 		"one-shot":    func(s *site) { s.HTTP, s.OneShot = true, true },

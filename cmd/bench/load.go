@@ -131,8 +131,17 @@ func tooMany(failed, operations int64) bool { return failed*1000 > operations }
 
 // exchangeLoad counts TCP connections of one exchange each.
 func exchangeLoad(ctx context.Context, w work) (sample, error) {
+	return connectionLoad(ctx, w, "exchanges")
+}
+
+// sessionLoad counts TCP connections that resume a session of TLS each.
+func sessionLoad(ctx context.Context, w work) (sample, error) {
+	return connectionLoad(ctx, w, "sessions")
+}
+
+func connectionLoad(ctx context.Context, w work, kind string) (sample, error) {
 	return w.measured(connectionCPU, float64(time.Microsecond), func() (sample, float64, error) {
-		r, err := w.child(ctx, "exchanges", clientCount)
+		r, err := w.child(ctx, kind, clientCount)
 		if err != nil {
 			return nil, 0, err
 		}

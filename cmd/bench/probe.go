@@ -44,7 +44,11 @@ func probe(ctx context.Context, s scenario, addr netip.AddrPort) error {
 	if s.udp {
 		load, kind = traffic.Datagrams, "datagram"
 	}
-	r, err := load(ctx, traffic.Load{Target: addr, Parallel: 1, Threads: 1, Duration: 100 * time.Millisecond})
+	probing := traffic.Load{Target: addr, Parallel: 1, Threads: 1, Duration: 100 * time.Millisecond}
+	if s.tls {
+		probing.Sessions = 1
+	}
+	r, err := load(ctx, probing)
 	if err == nil && r.Operations == 0 {
 		err = fmt.Errorf("no %s was answered in 100ms; %d errors: %s", kind, r.Errors, r.FirstError)
 	}

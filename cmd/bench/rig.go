@@ -172,7 +172,7 @@ func (r *rig) startSide(ctx context.Context, i int, s scenario, at placement) (*
 	in := &instance{side: side, listen: r.block.proxy(i, s.port()), members: r.block.members(i, s.port())}
 	config := filepath.Join(dir, side.config.Name())
 	err = writeConfig(side.config, config, site{
-		Threads: at.threads, Listen: in.listen, Members: in.members, HTTP: s.http, UDP: s.udp, PerReq: s.perReq, OneShot: s.oneShot,
+		Threads: at.threads, Listen: in.listen, Members: in.members, HTTP: s.http, UDP: s.udp, TLS: s.tls, PerReq: s.perReq, OneShot: s.oneShot,
 		Dir: dir, Root: os.Geteuid() == 0, Module: side.tcpModule, Descriptors: r.descriptors,
 	})
 	if err != nil {

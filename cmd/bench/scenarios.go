@@ -54,6 +54,7 @@ type scenario struct {
 	about   string
 	http    bool // a service for HTTP with cookie insert; else TCP or UDP with persistence by the client's address
 	udp     bool
+	tls     bool          // persistence by the session ID of TLS
 	perReq  bool          // a decision for each request
 	oneShot bool          // one request per connection
 	path    string        // of a large file that nginx serves; "": small answers from this program's own member
@@ -98,6 +99,11 @@ var scenarios = []scenario{
 		metrics: []metric{connectionRate, connectionCPU, latency50, latency99},
 		goals:   goals(connectionRate, connectionCPU, 1.05, 0, 1.00),
 		run:     exchangeLoad, limit: exchangeLoad,
+	},
+	{
+		name: "tls-sessions", about: "TCP connections that resume one of 64 sessions of TLS 1.2, persistence by the ID, 64 at once (nginx cannot)",
+		tls: true, without: "nginx", metrics: []metric{connectionRate, connectionCPU, latency50, latency99},
+		run: sessionLoad, limit: sessionLoad,
 	},
 	streamScenario("tcp-stream-1", "TCP throughput to the client, one stream", 1),
 	streamScenario("tcp-stream-8", "TCP throughput to the client, eight streams", 8),

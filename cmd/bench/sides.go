@@ -47,6 +47,7 @@ type site struct {
 	Members     []netip.AddrPort
 	HTTP        bool // else TCP or UDP
 	UDP         bool
+	TLS         bool // persistence by the session ID
 	PerReq      bool // a decision and a cookie for each request, where the product makes them once per connection by default
 	OneShot     bool // clients make one request per connection: no server connection may outlive it
 	Dir         string

@@ -15,6 +15,7 @@ import (
 type Load struct {
 	Target   netip.AddrPort
 	Sources  []netip.Addr // connections come from these in turn; none: the system chooses
+	Sessions int          // so many sessions of TLS are resumed in turn, in place of Exchange
 	Parallel int          // connections open at once
 	Threads  int
 	Duration time.Duration
@@ -58,11 +59,12 @@ func Exchanges(ctx context.Context, load Load) (Result, error) {
 // client is one thread of Exchanges.
 type client struct {
 	load    Load
-	first   int // the source to begin with, so that threads use different ones
+	first   int // the source and session to begin with, so that threads use different ones
 	share   int // connections open at once
 	poller  *poller
 	open    map[int]*exchange
-	message []byte
+	asks    [][]byte // what is sent, in turn
+	answer  int      // the length of what comes back, in bytes
 	scratch []byte
 	times   []time.Duration
 	result  Result
@@ -70,6 +72,7 @@ type client struct {
 
 type exchange struct {
 	started time.Time
+	message []byte
 	sent    bool
 	got     int
 }
@@ -86,8 +89,7 @@ func (c *client) run(ctx context.Context) error {
 			closeFD(fd)
 		}
 	}()
-	c.message = make([]byte, MessageSize)
-	c.message[0] = Exchange
+	c.prepare()
 	c.scratch = make([]byte, 4096)
 	begin := time.Now()
 	end := begin.Add(c.load.Duration)
@@ -115,6 +117,18 @@ func (c *client) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// prepare makes what is sent.
+func (c *client) prepare() {
+	c.asks, c.answer = [][]byte{make([]byte, MessageSize)}, MessageSize
+	c.asks[0][0] = Exchange
+	if c.load.Sessions > 0 {
+		c.asks, c.answer = nil, helloSize
+		for i := range c.load.Sessions {
+			c.asks = append(c.asks, clientHello(session(i)))
+		}
+	}
+}
+
 // patient says whether to go on after the time is up: nothing has happened yet, and a busy machine may be the reason.
 func (c *client) patient(begin time.Time) bool {
 	return c.result.Operations == 0 && c.result.Errors == 0 && time.Since(begin) < stallAfter
@@ -125,17 +139,18 @@ func (c *client) start() {
 	var source netip.Addr
 	if n := len(c.load.Sources); n > 0 {
 		source = c.load.Sources[c.first%n]
-		c.first += c.load.Threads
 	}
+	message := c.asks[c.first%len(c.asks)]
+	c.first += c.load.Threads
 	started := time.Now()
 	fd, err := connect(c.load.Target, source)
 	if err != nil {
 		c.result.fail(err)
 		return
 	}
-	x := &exchange{started: started}
+	x := &exchange{started: started, message: message}
 	c.open[fd] = x
-	_, err = unix.Write(fd, c.message)
+	_, err = unix.Write(fd, x.message)
 	x.sent = err == nil
 	events := uint32(unix.EPOLLIN)
 	if !x.sent {
@@ -162,7 +177,7 @@ func (c *client) step(fd int) {
 		return
 	}
 	if !x.sent {
-		if _, err := unix.Write(fd, c.message); err != nil {
+		if _, err := unix.Write(fd, x.message); err != nil {
 			c.drop(fd, err)
 			return
 		}
@@ -183,8 +198,8 @@ func (c *client) step(fd int) {
 		case n > 0:
 			x.got += n
 			c.result.Bytes += int64(n)
-		case x.got != MessageSize:
-			c.drop(fd, fmt.Errorf("%w: %d of %d bytes", errClosed, x.got, MessageSize))
+		case x.got != c.answer:
+			c.drop(fd, fmt.Errorf("%w: %d of %d bytes", errClosed, x.got, c.answer))
 			return
 		default:
 			c.result.Operations++

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Origin answers Exchange, Stream and GET on its addresses, and sends datagrams back.
+// Origin answers Exchange, Stream, Get and Hello on its addresses, and sends datagrams back.
 type Origin struct {
 	loops []*originLoop
 }
@@ -177,6 +177,9 @@ func (l *originLoop) serve(fd int) {
 	case err == nil && n > 0 && (l.scratch[0] == Get || l.rests[fd] != nil):
 		l.answer(fd, l.scratch[:n])
 	case err != nil || n < MessageSize:
+		l.drop(fd)
+	case l.scratch[0] == Hello && n >= sessionStart+sessionSize:
+		_, _ = unix.Write(fd, serverHello([sessionSize]byte(l.scratch[sessionStart:])))
 		l.drop(fd)
 	case l.scratch[0] == Stream:
 		l.await(fd, streaming, unix.EPOLLOUT)

@@ -1,6 +1,6 @@
 // Package traffic makes TCP and UDP load and answers it, with so few system calls that one core can fill a proxy on another.
 //
-// A client's first byte says what it wants of the origin: Exchange, Stream or Get.
+// A client's first byte says what it wants of the origin: Exchange, Stream, Get or Hello.
 package traffic
 
 import (

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bigpipe/dataplane/tlshello"
 )
 
 // serveOrigin runs an origin of two threads on a free port of loopback until the test ends.
@@ -57,6 +59,43 @@ func TestExchangesAreAnsweredInFull(t *testing.T) {
 	}
 	if got.P50 <= 0 || got.P99 < got.P50 {
 		t.Errorf("p50 %v us, p99 %v us", got.P50, got.P99)
+	}
+}
+
+// What sessions are resumed with are hellos, as a reader of TLS sees them.
+func TestSessions(t *testing.T) {
+	addr := serveOrigin(t)
+	got, err := Exchanges(t.Context(), Load{Target: addr, Sessions: 3, Parallel: 5, Threads: 2, Duration: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Operations == 0 || got.Errors != 0 || got.Bytes < got.Operations*int64(helloSize) {
+		t.Errorf("%+v: want no errors, and %d bytes for each operation at least", got, helloSize)
+	}
+	conn, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	id := session(7)
+	asked := clientHello(id)
+	if _, err := conn.Write(asked); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var client tlshello.Client
+	var server tlshello.Server
+	if client.Feed(asked) != tlshello.Complete || !bytes.Equal(client.ID(), id[:]) {
+		t.Errorf("the client's hello is %s, with ID %x", client.State(), client.ID())
+	}
+	if server.Feed(answer)&tlshello.NewSession == 0 || !bytes.Equal(server.ID(), id[:]) || server.TLS13() {
+		t.Errorf("the server's hello %x has ID %x", answer, server.ID())
 	}
 }
 
