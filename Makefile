@@ -5,7 +5,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 BUF           := $(GO) run github.com/bufbuild/buf/cmd/buf@v1.75.0
 GOFUMPT       := $(GO) run mvdan.cc/gofumpt@v0.12.0
 # Programs that tests use where they are installed; make ci installs them.
-PEERS         := curl openssl haproxy nginx libnginx-mod-stream varnish wrk zsh apache2-bin chromium-headless-shell squid nftables
+PEERS         := curl openssl haproxy nginx libnginx-mod-stream varnish wrk zsh apache2-bin chromium-headless-shell squid nftables iproute2
 # The race detector needs a C compiler; without one the tests run without it.
 RACE          := $(if $(shell command -v gcc || command -v cc),-race)
 FUZZTIME      ?= 5m

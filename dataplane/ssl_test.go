@@ -80,7 +80,7 @@ func TestSSL(t *testing.T) {
 		want(t, s.learn(web, idA, members), "s2")
 		for range 3 {
 			want(t, s.greet(web, hello(t, "min_ch_id32_frag10")), "s2")
-			want(t, s.greet(web, bytesOf(clientHello(t, idA))...), "s2")
+			want(t, s.greet(web, bytesOf(clientHello(t, idA))...), "s2") // a millisecond apart
 		}
 	})
 	t.Run("A-T5_ID_of_33_bytes", func(t *testing.T) {
@@ -166,6 +166,25 @@ func TestSSL(t *testing.T) {
 		want(t, s.greet(web, long), "s1")
 		want(t, s.dump(), "")
 	})
+	t.Run("A-P8_known_before_the_client_hears_of_it", func(t *testing.T) {
+		s, members := sslSite(t, "s1")
+		for i := range 50 {
+			id := id32(byte(i + 1))
+			members[0].says(serverHello(t, id))
+			c, err := s.dial(web)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Write(hello(t, "min_ch_empty"))
+			if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(s.dump(), fmt.Sprintf("%x", id)) {
+				t.Fatalf("session %d is not known when its client has the first byte of it", i)
+			}
+			c.Close()
+		}
+	})
 	t.Run("A-P8_alert", func(t *testing.T) {
 		s, members := sslSite(t, "s1")
 		members[0].says(hello(t, "alert_handshake_failure"))
@@ -220,30 +239,43 @@ func newTicket(ticket string) []byte {
 
 // TestSSLSplit: pain 87: hellos with IDs of all lengths, cut after each byte, come to the member that they come to unsplit.
 func TestSSLSplit(t *testing.T) {
-	s, members := sslSite(t, "s1", "s2")
-	want(t, s.greet(web, hello(t, "min_ch_empty")), "s1")
-	want(t, s.learn(web, idA, members), "s2")
-	for _, name := range []string{"min_ch_id32", "min_ch_id32_frag10"} {
-		b := hello(t, name)
-		for cut := 1; cut < len(b); cut++ {
-			c, err := s.dial(web)
-			if err != nil {
-				t.Fatal(err)
+	known := []string{"s2", "s2"}
+	for _, tt := range []struct {
+		name  string
+		hello []byte
+		given int      // the length of the ID that s2 has given
+		want  []string // who answers, in turn
+	}{
+		{"ID_of_32", clientHello(t, idA), 32, known},
+		{"ID_of_32_in_small_records", hello(t, "min_ch_id32_frag10"), 32, known},
+		{"ID_of_1", resized(clientHello(t, idA), 1), 1, known},
+		{"ID_of_31", resized(clientHello(t, idA), 31), 31, known},
+		{"no_ID", hello(t, "min_ch_empty"), 32, []string{"s1", "s2"}},
+		{"ID_of_33", hello(t, "min_ch_id33"), 32, []string{"s1", "s2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, members := sslSite(t, "s1", "s2")
+			want(t, s.greet(web, hello(t, "min_ch_empty")), "s1")
+			for _, m := range members {
+				m.says(resized(serverHello(t, idA), tt.given))
 			}
-			_, err = c.Write(b[:cut])
-			if err == nil {
-				time.Sleep(time.Millisecond) // it is read alone, as a rule
-				_, err = c.Write(b[cut:])
+			want(t, s.greet(web, hello(t, "min_ch_empty")), "s2")
+			for _, m := range members {
+				m.says(hello(t, "min_sh_empty"))
 			}
-			if err != nil {
-				t.Fatal(err)
+			records := s.dump()
+			for cut := range len(tt.hello) {
+				name, c := s.greetFrom("", web, tt.hello[:cut], tt.hello[cut:])
+				if c.Close(); name != tt.want[cut%2] {
+					t.Fatalf("cut at %d: %s answers, want %s", cut, name, tt.want[cut%2])
+				}
 			}
-			answer := make([]byte, len(hello(t, "min_sh_empty"))+len("@@s2\n"))
-			if _, err := io.ReadFull(c, answer); err != nil || !bytes.HasSuffix(answer, []byte("@@s2\n")) {
-				t.Fatalf("%s cut at %d: %q, %v", name, cut, answer, err)
+			want(t, s.dump(), records)
+			if n := s.outcomes("p").GetMalformed(); tt.name == "ID_of_33" && n != uint64(len(tt.hello)) || tt.name != "ID_of_33" && n != 0 {
+				t.Errorf("%d hellos were malformed", n)
 			}
-			c.Close()
-		}
+		})
 	}
 }
 

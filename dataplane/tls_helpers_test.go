@@ -2,15 +2,18 @@ package dataplane
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -41,6 +44,17 @@ func id32(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
 func clientHello(t testing.TB, id []byte) []byte { return withID(hello(t, "min_ch_id32"), id) }
 
 func serverHello(t testing.TB, id []byte) []byte { return withID(hello(t, "min_sh_id32_tls12"), id) }
+
+// resized cuts the ID of a hello, which is in one record, to n bytes.
+func resized(b []byte, n int) []byte {
+	less := int(b[43]) - n
+	short := slices.Concat(b[:44], b[44:44+n], b[44+int(b[43]):])
+	short[43] = byte(n)
+	for _, at := range []int{3, 7} { // lengths of the record and of the message
+		binary.BigEndian.PutUint16(short[at:], binary.BigEndian.Uint16(b[at:])-uint16(less))
+	}
+	return short
+}
 
 // greeter is a member that answers the first byte with bytes that are set, then says its name, and then sends back all that it
 // gets.
@@ -87,7 +101,8 @@ func sslPool(name string, members ...*greeter) *pb.Object {
 	return o
 }
 
-// greet connects from an address, "" for any, sends pieces, and returns who answers. All bytes must arrive unchanged.
+// greetFrom connects from an address, "" for any, sends pieces, a millisecond apart so that each is read alone as a rule, and returns
+// who answers. All bytes must arrive unchanged.
 func (s *site) greetFrom(client, virtual string, pieces ...[]byte) (string, net.Conn) {
 	s.t.Helper()
 	c, err := s.dialFrom(client, virtual)
@@ -96,7 +111,10 @@ func (s *site) greetFrom(client, virtual string, pieces ...[]byte) (string, net.
 	}
 	sent := bytes.Join(pieces, nil)
 	go func() {
-		for _, p := range pieces {
+		for i, p := range pieces {
+			if i > 0 && len(pieces[i-1]) > 0 {
+				time.Sleep(time.Millisecond)
+			}
 			if _, err := c.Write(p); err != nil {
 				return
 			}
