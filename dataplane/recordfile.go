@@ -54,7 +54,7 @@ type recordFile struct {
 
 	mu      sync.Mutex // guards all below
 	ended   bool
-	begun   bool     // changes were written: what is not changed is no more known to be new
+	begun   bool     // changes were written, or lost in a failure: what is not changed is no more known to be new
 	current *os.File // nil: none is complete
 	size    int64    // of current
 	next    *os.File // nil: none is begun
@@ -116,11 +116,12 @@ func (f *recordFile) step(now time.Time, budget time.Duration) error {
 			return err
 		}
 	}
+	whole := !f.begun // every record is new
+	f.begun = true
 	if err := f.writeChanges(now); err != nil {
 		return err
 	}
-	if !f.begun { // every record was new
-		f.begun = true
+	if whole {
 		return f.replace(f.next)
 	}
 	if f.next != nil && !f.copied {

@@ -294,6 +294,23 @@ func TestRecordsDiskFails(t *testing.T) {
 	}
 }
 
+// A disk that is full from the beginning loses no record either: what could not be written comes with the next attempt.
+func TestRecordsDiskFailsAtFirst(t *testing.T) {
+	_, f, c := keptTable(t, t.TempDir(), 100)
+	_ = limitFileSize(t, 150, func() error { // the head of the file fits, the records do not
+		f.begin()
+		return nil
+	})
+	if f.current != nil || f.pause == 0 {
+		t.Fatal("the disk was not full")
+	}
+	f.retryAt = time.Time{}
+	f.begin()
+	if now, err := c.read(t, f.path, bootID()); now.Len() != 100 || err != nil {
+		t.Errorf("%d records, %v", now.Len(), err)
+	}
+}
+
 func FuzzRecords(f *testing.F) {
 	dir := f.TempDir()
 	table, file, _ := keptTable(f, dir, 3)

@@ -26,11 +26,11 @@ type service struct {
 // NewService returns the Dataplane service of an engine.
 func NewService(e *Engine) pb.DataplaneServer { return &service{engine: e} }
 
-// Apply implements the service. The pieces of an update are put together first.
 // largeUpdate is from how many objects on what compiling them needed is given back to the system at once: a third of all memory
 // after 20,000, for 0.1 s of one core.
 const largeUpdate = 2000
 
+// Apply implements the service. The pieces of an update are put together first.
 func (s *service) Apply(stream grpc.ClientStreamingServer[pb.ApplyRequest, pb.ApplyReply]) error {
 	var u Update
 	for {

@@ -167,8 +167,8 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 // UnkeptSeconds is among the unit's counters while writing to the state directory fails: for how long it has failed.
 const UnkeptSeconds = "unkept_seconds"
 
-// ResetStatistics counts from zero again: for the objects that are named, for all of a kind, or for all. The error says that the node is none;
-// then nothing is reset.
+// ResetStatistics counts from zero again: for the objects that are named, for all of a kind where the name is empty, or for all where
+// none is asked for. The error says that the node is none; then nothing is reset.
 func (e *Engine) ResetStatistics(req *pb.ResetStatisticsRequest) error {
 	node, _, err := nodeOf(req)
 	if err != nil {

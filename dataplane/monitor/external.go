@@ -16,7 +16,8 @@ import (
 const maxWeight = 65535
 
 // program runs a program with the address, the port and the arguments of the monitor. Whatever it writes to its standard output
-// before the deadline is a success; if it begins with a number, that is the weight of the node in mode dynamic_ratio. The program and all that it started are killed a second later, or when the deadline passes.
+// before the deadline is a success; if it begins with a number, that is the weight of the node in mode dynamic_ratio. The program
+// and all that it started are killed a second later, or when the deadline passes.
 func (a *active) program(ctx context.Context) error {
 	args := []string{a.spec.Dial.Addr().String(), strconv.Itoa(int(a.spec.Dial.Port()))}
 	if a.spec.Args != "" {
