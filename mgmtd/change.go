@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"sync"
 	"time"
 
 	"bigpipe/grammar"
@@ -109,13 +110,14 @@ func remembering(resolve func(string) (netip.Addr, error)) func(string) (netip.A
 		address netip.Addr
 		err     error
 	}
-	known := map[string]answer{}
+	var known sync.Map // answer, by host
 	return func(host string) (netip.Addr, error) {
-		a, ok := known[host]
-		if !ok {
-			a.address, a.err = resolve(host)
-			known[host] = a
+		if a, ok := known.Load(host); ok {
+			return a.(answer).address, a.(answer).err
 		}
+		var a answer
+		a.address, a.err = resolve(host)
+		known.Store(host, a)
 		return a.address, a.err
 	}
 }
@@ -141,9 +143,13 @@ func (e *execution) decide(resolve func(string) (netip.Addr, error)) *decision {
 	case d.out.Exit != pb.ExitDone:
 		d.exit = uint32(d.out.Exit)
 	default:
-		for _, r := range e.impossible(d.base, d.out) {
-			d.exit = max(d.exit, r.exit)
+		refused := e.impossible(d.base, d.out)
+		d.exit = refused.exit
+		for _, r := range refused.list {
 			d.diagnostics = append(d.diagnostics, e.at(r.position, fault(r.code, "%s", r.message)))
+		}
+		if refused.more > 0 {
+			d.diagnostics = append(d.diagnostics, grammar.More(refused.more, grammar.Faults))
 		}
 	}
 	return d

@@ -2,6 +2,7 @@ package mgmtd
 
 import (
 	"fmt"
+	"sync"
 
 	"bigpipe/grammar"
 	"bigpipe/grammar/eval"
@@ -19,16 +20,39 @@ type refusal struct {
 	position      *pb.Position
 }
 
+// refusals are those of a text.
+type refusals struct {
+	list []*refusal // the first refusalsShown
+	more int        // how many are not in the list
+	exit uint32     // the highest of all
+}
+
+// refusalsShown is how many refused commands of one text are reported.
+const refusalsShown = 50
+
+func (l *refusals) add(r *refusal) {
+	l.exit = max(l.exit, r.exit)
+	if len(l.list) == refusalsShown {
+		l.more++
+		return
+	}
+	l.list = append(l.list, r)
+}
+
 // impossible returns why commands of a text cannot be carried out after its changes, so that nothing of it is done.
-func (e *execution) impossible(b base, out *eval.Outcome) []*refusal {
-	var list []*refusal
+func (e *execution) impossible(b base, out *eval.Outcome) *refusals {
+	var refused refusals
 	note := func(op eval.Operation, r *refusal) {
 		if r != nil {
 			r.position = op.Position
-			list = append(list, r)
+			refused.add(r)
 		}
 	}
-	plan := historyPlan{store: e.server.store, newest: b.Revision, start: b.Revision, waits: b.Pending != nil}
+	plan := historyPlan{newest: b.Revision, start: b.Revision, waits: b.Pending != nil}
+	plan.history = sync.OnceValues(func() (int, error) {
+		list, err := e.server.store.History()
+		return len(list), err
+	})
 	if len(out.Changes) > 0 {
 		plan.commit()
 		plan.waits = plan.waits || e.header.ConfirmWithinSeconds != nil
@@ -43,7 +67,7 @@ func (e *execution) impossible(b base, out *eval.Outcome) []*refusal {
 			note(op, e.server.unable(op, out.View))
 		}
 	}
-	return list
+	return &refused
 }
 
 // unable returns why a command can never be carried out here with a configuration; nil: it can.
@@ -87,13 +111,14 @@ func (s *Server) unable(op eval.Operation, v config.View) *refusal {
 
 // historyPlan follows what the commands of a text do to the history, without doing it.
 type historyPlan struct {
-	store store.Store
 	// newest is the revision that there will be at most; start was there before the text.
 	newest, start uint64
 	// commits counts the revisions of the text.
 	commits int
 	// waits is set while something is to be confirmed.
 	waits bool
+	// history reads how many revisions the history holds; only once, and where that is needed.
+	history func() (int, error)
 }
 
 func (p *historyPlan) commit() {
@@ -117,11 +142,11 @@ func (p *historyPlan) rollback(number uint64) *refusal {
 }
 
 func (p *historyPlan) known(number uint64) *refusal {
-	list, err := p.store.History()
+	held, err := p.history()
 	if err != nil {
 		return &refusal{exit: pb.ExitRefused, code: codeStore, message: fmt.Sprintf("the history cannot be read: %v", err)}
 	}
-	kept := min(len(list)+p.commits, store.HistoryLimit) // so many can be gone back from
+	kept := min(held+p.commits, store.HistoryLimit) // so many can be gone back from
 	if number > p.start || number+uint64(kept) < p.newest {
 		err := fmt.Errorf("revision %d: %w", number, store.ErrNoRevision)
 		return &refusal{exit: pb.ExitRefused, code: codeNotFound, message: err.Error() + ": not found in the history"}

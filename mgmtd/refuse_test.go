@@ -130,3 +130,16 @@ func TestExecute_conflict_has_a_place(t *testing.T) {
 		t.Errorf("exit %d\n%s", r.exit, r.errors())
 	}
 }
+
+// Of very many commands that cannot be carried out the first are told, and how many more there are.
+func TestExecute_refused_many(t *testing.T) {
+	a := startAdmin(t, "")
+	a.mustLoad(smallSite)
+	for _, command := range []string{"confirm", "rollback 99999", "sysctl bigip.nosuch"} {
+		r := a.batch(strings.Repeat(command+"\n", 20000))
+		n := len(r.diagnostics)
+		if r.exit != 1 || n != refusalsShown+1 || r.diagnostics[n-1].GetMessage() != "19950 more faults are not shown" {
+			t.Errorf("%s: exit %d, %d diagnostics, the last is %v", command, r.exit, n, r.diagnostics[n-1])
+		}
+	}
+}
