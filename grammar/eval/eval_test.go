@@ -6,7 +6,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -468,6 +471,27 @@ func TestRandomStatements(t *testing.T) {
 		for _, mode := range []Mode{ModeCommand, ModeLoad, ModeMerge} {
 			statements, _ := grammar.ParseCommand(&pb.Position{Line: 1, Column: 1}, []byte(text))
 			checkOutcome(t, base, Evaluate(base, statements, Options{Mode: mode, Resolve: resolve}))
+		}
+	})
+}
+
+// Hosts are looked for side by side: 30 that a dead resolver does not find take as long as one.
+func TestHostsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		for i := range 30 {
+			fmt.Fprintf(&text, "pool p%d { member host%d:80\nmember host%d:81 }\n", i, i, i)
+		}
+		statements, _ := grammar.Parse("f", []byte(text.String()))
+		var asked atomic.Int32
+		began := time.Now()
+		out := Evaluate(config.NewTree(), statements, Options{Mode: ModeLoad, File: "f", Resolve: func(string) (netip.Addr, error) {
+			asked.Add(1)
+			time.Sleep(5 * time.Second)
+			return netip.Addr{}, errors.New("no answer")
+		}})
+		if took := time.Since(began); took != 5*time.Second || asked.Load() != 30 || out.Exit != 2 {
+			t.Errorf("%d asked in %v, exit %d", asked.Load(), took, out.Exit)
 		}
 	})
 }

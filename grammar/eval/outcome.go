@@ -27,7 +27,8 @@ type Options struct {
 	Mode Mode
 	// File names the file of a load or merge in the summary; "": that of the first statement.
 	File string
-	// Resolve returns the address of a host name. It is asked once for each name. Nil: no host is known.
+	// Resolve returns the address of a host name. It is asked once for each name, for several at the same
+	// time. Nil: no host is known.
 	Resolve func(host string) (netip.Addr, error)
 	// Files are the contents of the files that the statements name, by name: what classes hold. Unreadable says why there are none
 	// for some names.

@@ -3,7 +3,9 @@ package eval
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -15,18 +17,57 @@ import (
 // resolveAll returns the statements with addresses in place of host names. Statements without host names are shared with the
 // caller and must not be modified.
 func (e *evaluator) resolveAll(statements []*grammar.Statement) []*grammar.Statement {
-	resolved := make([]*grammar.Statement, len(statements))
+	resolved := slices.Clone(statements)
+	var naming []int // the statements that hold host names
+	var hosts []string
 	for i, s := range statements {
-		resolved[i] = e.resolve(s)
+		before := len(hosts)
+		if hosts = hostsOf(s, hosts); len(hosts) > before {
+			naming = append(naming, i)
+		}
+	}
+	e.ask(hosts)
+	for _, i := range naming {
+		resolved[i] = e.resolve(statements[i])
 	}
 	return resolved
 }
 
+// ask asks for the addresses of hosts, for many at a time: that one is not there may take seconds to turn out. As soon as the
+// faults of further ones would not be shown, they are not asked for.
+func (e *evaluator) ask(hosts []string) {
+	if e.options.Resolve == nil {
+		return
+	}
+	for len(hosts) > 0 && e.missing < maxShown {
+		var some []string
+		for len(hosts) > 0 && len(some) < maxShown-e.missing {
+			if _, asked := e.hosts[hosts[0]]; !asked {
+				e.hosts[hosts[0]] = ""
+				some = append(some, hosts[0])
+			}
+			hosts = hosts[1:]
+		}
+		found := make([]string, len(some))
+		var asking sync.WaitGroup
+		for i, host := range some {
+			asking.Go(func() {
+				if a, err := e.options.Resolve(host); err == nil && a.IsValid() {
+					found[i] = a.Unmap().WithZone("").String()
+				}
+			})
+		}
+		asking.Wait()
+		for i, host := range some {
+			if e.hosts[host] = found[i]; found[i] == "" {
+				e.missing++
+			}
+		}
+	}
+}
+
 // resolve returns a statement with addresses in place of host names.
 func (e *evaluator) resolve(s *grammar.Statement) *grammar.Statement {
-	if !e.namesHosts(s) {
-		return s
-	}
 	c := *s
 	c.Object, c.NodeList = config.Clone(s.Object), proto.CloneOf(s.NodeList)
 	c.Filter, c.Explain, c.Connections = proto.CloneOf(s.Filter), proto.CloneOf(s.Explain), proto.CloneOf(s.Connections)
@@ -39,15 +80,19 @@ func (e *evaluator) resolve(s *grammar.Statement) *grammar.Statement {
 	return &c
 }
 
-// namesHosts reports whether a statement holds a host name.
-func (e *evaluator) namesHosts(s *grammar.Statement) bool {
-	found := false
-	look := func(text *string, _ at) { found = found || isHost(*text) }
+// hostsOf appends the host names that a statement holds.
+func hostsOf(s *grammar.Statement, hosts []string) []string {
+	look := func(text *string, _ at) {
+		if isHost(*text) {
+			host, _, _ := config.SplitAddress(*text)
+			hosts = append(hosts, host)
+		}
+	}
 	eachAddress(s, look)
 	if kind, name := pb.SplitKey(s.Key); hasAddress(kind, name) {
 		look(&name, at{})
 	}
-	return found
+	return hosts
 }
 
 // hasAddress reports whether the name of an object begins with an address. That of a virtual server without a port is the name
@@ -163,19 +208,7 @@ func (e *evaluator) address(text string, where at) string {
 		return text
 	}
 	host, port, hasPort := config.SplitAddress(text)
-	known, asked := e.hosts[host]
-	if !asked {
-		known = ""
-		if e.options.Resolve != nil && e.missing < maxShown {
-			if a, err := e.options.Resolve(host); err == nil && a.IsValid() {
-				known = a.Unmap().WithZone("").String()
-			}
-		}
-		if known == "" {
-			e.missing++ // the faults of further ones are not shown: they are not asked for
-		}
-		e.hosts[host] = known
-	}
+	known := e.hosts[host]
 	switch {
 	case known == "":
 		e.unknownHost(host, where)
