@@ -95,7 +95,13 @@ func (r *runtime) explainInput(req *pb.ExplainRequest) (*pool.Input, error) {
 			return nil, fmt.Errorf("destination %q is not an address", req.GetDestination())
 		}
 	}
-	in.Request, err = r.explainRequest(req)
+	q, err := r.explainRequest(req)
+	if q != nil {
+		in.Request = &q.Head
+	}
+	if q != nil && req.Path != nil {
+		in.Target = q.Target()
+	}
 	if req.Session != nil && err == nil {
 		if in.Hello, err = tlshello.Recall(req.GetSession()); err != nil {
 			return nil, err
@@ -115,9 +121,13 @@ func (r *runtime) firstVirtual(name string) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// explainRequest makes the head of a request with a cookie, a token or both; nil without them.
-func (r *runtime) explainRequest(req *pb.ExplainRequest) (*http1.Head, error) {
-	head := []byte("GET / HTTP/1.1\r\nHost: explain\r\n")
+// explainRequest makes a request with a path, a cookie and a token, those of them that there are; nil without any.
+func (r *runtime) explainRequest(req *pb.ExplainRequest) (*http1.Request, error) {
+	path := cmp.Or(req.GetPath(), "/")
+	if strings.ContainsAny(path, " \r\n") {
+		return nil, fmt.Errorf("the path %q holds a blank", path)
+	}
+	head := []byte("GET " + path + " HTTP/1.1\r\nHost: explain\r\n")
 	line := func(what, name, value string) error {
 		if strings.ContainsAny(value, "\r\n\x00") {
 			return fmt.Errorf("the %s is not a header's value", what)
@@ -139,7 +149,7 @@ func (r *runtime) explainRequest(req *pb.ExplainRequest) (*http1.Head, error) {
 			faults = append(faults, line("token", "Cookie", config.TokenNameOf(p)+"="+req.GetToken()))
 		}
 	}
-	if len(faults) == 0 {
+	if len(faults) == 0 && req.Path == nil {
 		return nil, nil
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -147,9 +157,9 @@ func (r *runtime) explainRequest(req *pb.ExplainRequest) (*http1.Head, error) {
 	}
 	q := &http1.Request{}
 	if n, err := q.Parse(http1.AppendEnd(head)); err != nil || n == 0 {
-		return nil, fmt.Errorf("the cookie or the token is not a header's value: %w", cmp.Or(err, errors.New("incomplete")))
+		return nil, fmt.Errorf("no request can have such a path, cookie or token: %w", cmp.Or(err, errors.New("incomplete")))
 	}
-	return &q.Head, nil
+	return q, nil
 }
 
 // Connections lists the open connections that a request chooses. The error says what is wrong with it.

@@ -62,7 +62,7 @@ var ownCommands = []*Command{
 	{Form: "pool [POOL] persist dump", Filter: recordFilter, Release: Legacy | Ours, Help: "the records", Example: "pool web persist dump client 10.9.0.0/16 older 60"},
 	{Form: "pool [POOL] persist clear", Filter: recordFilter, Release: Ours, Help: "delete records"},
 	{
-		Form: "pool POOL persist explain", Filter: []string{"client ADDRESS", "destination ADDRESS", "cookie TEXT", "session ID", "token TEXT", "virtual VIRTUAL"}, Release: Ours,
+		Form: "pool POOL persist explain", Filter: []string{"client ADDRESS", "destination ADDRESS", "cookie TEXT", "session ID", "token TEXT", "path TEXT", "virtual VIRTUAL"}, Release: Ours,
 		Help: "which member a client would get now, and why", Example: "pool web persist explain client 10.9.8.7",
 	},
 	{Form: "pool POOL sticky clear", Release: Legacy, Help: "delete the sticky records"},
@@ -132,7 +132,7 @@ var ownCommands = []*Command{
 	{Form: "persist dump", Filter: append(recordFilter[:len(recordFilter):len(recordFilter)], "pool POOL"), Release: Ours, Help: "the records of all pools"},
 	{Form: "persist clear", Filter: append(recordFilter[:len(recordFilter):len(recordFilter)], "pool POOL"), Release: Ours, Help: "delete records of all pools"},
 	{
-		Form: "persist explain", Filter: []string{"pool POOL", "client ADDRESS", "destination ADDRESS", "cookie TEXT", "session ID", "token TEXT", "virtual VIRTUAL"}, Release: Ours,
+		Form: "persist explain", Filter: []string{"pool POOL", "client ADDRESS", "destination ADDRESS", "cookie TEXT", "session ID", "token TEXT", "path TEXT", "virtual VIRTUAL"}, Release: Ours,
 		Help: "which member a client would get now, and why",
 	},
 	{Form: "persist forecast node NODE", Release: Ours, Help: "who is still bound to a node, and when it will be empty"},

@@ -199,10 +199,10 @@ func (cl *clause) pairs(words []string, take func(word, text string) (fault, sug
 	return true
 }
 
-// explain reads [pool P] client A [destination D] [cookie C] [session ID] [token T] [virtual V].
+// explain reads [pool P] client A [destination D] [cookie C] [session ID] [token T] [path P] [virtual V].
 func (cl *clause) explain(kind Kind, key, pool string, name lexer.Token) {
 	e := &pb.ExplainRequest{Pool: pool}
-	ok := cl.pairs([]string{"client", "destination", "cookie", "session", "token", "virtual", "pool"}, func(word, text string) (fault, suggestion string) {
+	ok := cl.pairs([]string{"client", "destination", "cookie", "session", "token", "path", "virtual", "pool"}, func(word, text string) (fault, suggestion string) {
 		switch word {
 		case "client":
 			e.Client, fault = parseAddress(text)
@@ -218,6 +218,8 @@ func (cl *clause) explain(kind Kind, key, pool string, name lexer.Token) {
 			e.Session = &text
 		case "token":
 			e.Token = &text
+		case "path":
+			e.Path = &text
 		case "virtual":
 			var end endpoint
 			end, fault, suggestion = parseEndpoint(text)

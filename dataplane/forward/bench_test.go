@@ -52,11 +52,17 @@ func BenchmarkKeepAlive(b *testing.B) {
 	o := newOrigin(b, "s", "127.0.0.11:0", rawServer)
 	for name, set := range map[string]Settings{
 		"per_connection": {}, "per_request": {PerRequest: true}, "oneconnect": {PerRequest: true, OneConnect: shareAll()},
+		"jroute": {PerRequest: true, Pools: []*pool.Pool{compilePool(b, jroutePool(nil, o), nil)}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			set.HTTP, set.XForwardedFor = true, true
-			set.Pools = []*pool.Pool{compilePool(b, webPool(o), nil)}
-			ask := asker(b, newLab(b, set), browser)
+			request := browser
+			if set.Pools == nil {
+				set.Pools = []*pool.Pool{compilePool(b, webPool(o), nil)}
+			} else {
+				request = strings.Replace(browser, "b=2", "JSESSIONID=0123456789ABCDEF; JROUTE=R1", 1)
+			}
+			ask := asker(b, newLab(b, set), request)
 			ask()
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -76,11 +82,17 @@ func TestKeepAliveAllocatesNothing(t *testing.T) {
 		"per_connection": {},
 		"oneconnect":     {PerRequest: true, OneConnect: shareAll()},
 		"behind_a_proxy": {PerRequest: true, OneConnect: shareAll(), TrustedProxies: networks("127.0.0.0/8")},
+		"jroute":         {PerRequest: true, Pools: []*pool.Pool{compilePool(t, jroutePool(withAll, o), nil)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set.HTTP, set.XForwardedFor = true, true
-			set.Pools = []*pool.Pool{compilePool(t, webPool(o), nil)}
-			ask := asker(t, newLab(t, set), proxied)
+			request := proxied
+			if set.Pools == nil {
+				set.Pools = []*pool.Pool{compilePool(t, webPool(o), nil)}
+			} else {
+				request = strings.NewReplacer("/a/path", "/app/p;jsessionid=abc:R1", "b=2", "JSESSIONID=x.y; JROUTE=R1.R2").Replace(proxied)
+			}
+			ask := asker(t, newLab(t, set), request)
 			if n := testing.AllocsPerRun(2000, ask); n >= 1 && !raceEnabled {
 				t.Errorf("%v allocations a request", n)
 			}

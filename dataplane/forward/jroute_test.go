@@ -83,6 +83,12 @@ func wants(t testing.TB, got, want string) {
 
 func underApp(p *pb.Pool) { p.JrouteContext = []string{"/app"} }
 
+// withAll configures what a request has to pass.
+func withAll(p *pb.Pool) {
+	p.JrouteContext = []string{"/", "/app"}
+	p.JrouteIdempotent = []*pb.IdempotentPattern{{Pattern: "*.html"}}
+}
+
 func path(target string, lines ...string) string {
 	return strings.Replace(get(lines...), "GET / ", "GET "+target+" ", 1)
 }

@@ -57,12 +57,9 @@ func trim(b []byte) []byte { return bytes.Trim(b, " \t") }
 // Accompanied reports whether header lines, each with its CRLF, set a cookie of a name with the same attributes.
 func Accompanied(lines []byte, name cookie.Name, attributes []byte) bool {
 	for len(lines) > 0 {
-		end := bytes.Index(lines, []byte("\r\n"))
-		if end < 0 {
-			end = len(lines) - len("\r\n")
-		}
-		set, ok := cookie.ParseSetCookieLine(lines[:end])
-		lines = lines[end+len("\r\n"):]
+		var line []byte
+		line, lines, _ = bytes.Cut(lines, []byte("\r\n"))
+		set, ok := cookie.ParseSetCookieLine(line)
 		if ok && name.Is(set.Name()) && SameAttributes(set.Attributes(), attributes) {
 			return true
 		}

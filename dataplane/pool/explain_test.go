@@ -145,6 +145,7 @@ func explainables() map[string]explainable {
 			i.Request = requestWith("X-Session-ID: " + string(value) + "\r\n")
 		},
 	}
+	pools["jroute"] = explainedRoutes(members...)
 	session := func(t *testing.T, i *Input, random *rand.Rand) {
 		i.Hello = clientBringing(t, fmt.Sprintf("%02x", random.IntN(6)), []string{"", "ta", "tb", "tc"}[random.IntN(4)])
 	}

@@ -73,6 +73,7 @@ var (
 	sticky = pb.PersistMode_PERSIST_MODE_STICKY.Enum()
 	cookie = pb.PersistMode_PERSIST_MODE_COOKIE.Enum()
 	token  = pb.PersistMode_PERSIST_MODE_TOKEN.Enum()
+	jroute = pb.PersistMode_PERSIST_MODE_JROUTE.Enum()
 )
 
 func TestWarnings(t *testing.T) {
@@ -385,6 +386,45 @@ func TestFaults(t *testing.T) {
 			`conflict 4:4 virtual server 10.0.0.1:80: pools a and b use the same token_name "gwsp-ca978112ca"` + "\n",
 		},
 		{
+			"J-4_equal_routes",
+			[]*pb.Object{
+				poolOf(1, &pb.Pool{Name: "p", PersistMode: jroute, Members: []*pb.Member{
+					{Address: "10.1.1.1:80", Route: proto.String("a")},
+					{Address: "10.1.1.2:80"},
+					{Address: "10.1.1.3:80", Route: proto.String("a")},
+					{Address: "10.1.1.4:80", Route: proto.String(opaqueRoute("10.1.1.2:80"))},
+					{Address: "10.1.1.5:80", Route: proto.String("a:b")},
+				}}),
+				poolOf(2, &pb.Pool{Name: "q", Members: []*pb.Member{{Address: "10.1.1.1:80", Route: proto.String("")}}}),
+			},
+			nil,
+			"duplicate 0:0 pool p: members 10.1.1.1:80 and 10.1.1.3:80 have the same route \"a\"\n" +
+				"duplicate 0:0 pool p: members 10.1.1.2:80 and 10.1.1.4:80 have the same route \"" + opaqueRoute("10.1.1.2:80") + "\"\n" +
+				"value 0:0 pool p: member 10.1.1.5:80: route \"a:b\" holds something else than letters, digits and !$&'*+-.^_`|~\n" +
+				"value 0:0 pool q: member 10.1.1.1:80: route \"\" holds something else than letters, digits and !$&'*+-.^_`|~\n",
+		},
+		{
+			"J_words",
+			[]*pb.Object{
+				poolOf(1, &pb.Pool{
+					Name: "p", JrouteCookie: proto.String("a b"), JrouteSuffix: proto.String(";"), JrouteErrorUrl: proto.String("sorry"),
+					JrouteContext: []string{"/ok", "app", "/a;b"},
+				}),
+				poolOf(2, &pb.Pool{Name: "q", JrouteCookie: proto.String("JSESSIONID")}),
+				poolOf(3, &pb.Pool{
+					Name: "r", JrouteCookie: proto.String("R"), JrouteSessionCookie: proto.String("S"), JrouteSuffix: proto.String("!"),
+					JrouteErrorUrl: proto.String("https://sorry/?a=b"), JrouteContext: []string{"/", "/app/"},
+				}),
+			},
+			nil,
+			"value 1:1 pool p: jroute_cookie \"a b\" is not the name of a cookie\n" +
+				"value 1:1 pool p: jroute_suffix \";\" cannot stand in a cookie\n" +
+				"value 1:1 pool p: jroute_error_url \"sorry\" is neither a path nor begins with http:// or https://\n" +
+				"value 1:1 pool p: jroute_context \"app\" is not a path that begins with /\n" +
+				"value 1:1 pool p: jroute_context \"/a;b\" is not a path that begins with /\n" +
+				"conflict 2:1 pool q: jroute_cookie and jroute_session_cookie are both \"JSESSIONID\"\n",
+		},
+		{
 			"G-20_header_of_HTTP",
 			[]*pb.Object{
 				poolOf(1, &pb.Pool{Name: "a", PersistMode: token, TokenName: proto.String("Content-Length"), TokenType: pb.TokenType_TOKEN_TYPE_HEADER.Enum()}),
@@ -551,5 +591,22 @@ func TestManySuggestions(t *testing.T) {
 	}
 	if len(faults) != 100 || suggested != maxCompared/10000 {
 		t.Errorf("%d faults, %d with a suggestion", len(faults), suggested)
+	}
+}
+
+// TestRouteOf/J-4: the values that servers with this form have for their instances.
+func TestRouteOf(t *testing.T) {
+	for of, want := range map[string]string{"cluster1/instance1": "AGZGZEkklnQDkUAM", "cluster1/instance2": "pQRol8NcSfT7z_gG"} {
+		if got := opaqueRoute(of); got != want {
+			t.Errorf("%s: %s, want %s", of, got, want)
+		}
+	}
+	m := &pb.Member{Address: "10.1.1.1:80"}
+	if got := RouteOf(m); got != opaqueRoute("10.1.1.1:80") || !isRoute(got) {
+		t.Errorf("route %q", got)
+	}
+	m.Route = proto.String("a.b")
+	if got := RouteOf(m); got != "a.b" {
+		t.Errorf("route %q", got)
 	}
 }

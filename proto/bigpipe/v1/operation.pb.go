@@ -489,7 +489,9 @@ type ExplainRequest struct {
 	// The ID of a TLS session, or the hash of a ticket, in hex as records print it.
 	Session *string `protobuf:"bytes,6,opt,name=session,proto3,oneof" json:"session,omitempty"`
 	// What the client brings where the pool, of persist_mode token, looks for its token: in the cookie or the header.
-	Token         *string `protobuf:"bytes,7,opt,name=token,proto3,oneof" json:"token,omitempty"`
+	Token *string `protobuf:"bytes,7,opt,name=token,proto3,oneof" json:"token,omitempty"`
+	// Path and query of the request.
+	Path          *string `protobuf:"bytes,8,opt,name=path,proto3,oneof" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,6 +571,13 @@ func (x *ExplainRequest) GetSession() string {
 func (x *ExplainRequest) GetToken() string {
 	if x != nil && x.Token != nil {
 		return *x.Token
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetPath() string {
+	if x != nil && x.Path != nil {
+		return *x.Path
 	}
 	return ""
 }
@@ -2222,7 +2231,7 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x13ClearRecordsRequest\x120\n" +
 	"\x06filter\x18\x01 \x01(\v2\x18.bigpipe.v1.RecordFilterR\x06filter\"-\n" +
 	"\x11ClearRecordsReply\x12\x18\n" +
-	"\acleared\x18\x01 \x01(\x04R\acleared\"\x96\x02\n" +
+	"\acleared\x18\x01 \x01(\x04R\acleared\"\xb8\x02\n" +
 	"\x0eExplainRequest\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12%\n" +
@@ -2230,14 +2239,16 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x06cookie\x18\x04 \x01(\tH\x01R\x06cookie\x88\x01\x01\x12\x1d\n" +
 	"\avirtual\x18\x05 \x01(\tH\x02R\avirtual\x88\x01\x01\x12\x1d\n" +
 	"\asession\x18\x06 \x01(\tH\x03R\asession\x88\x01\x01\x12\x19\n" +
-	"\x05token\x18\a \x01(\tH\x04R\x05token\x88\x01\x01B\x0e\n" +
+	"\x05token\x18\a \x01(\tH\x04R\x05token\x88\x01\x01\x12\x17\n" +
+	"\x04path\x18\b \x01(\tH\x05R\x04path\x88\x01\x01B\x0e\n" +
 	"\f_destinationB\t\n" +
 	"\a_cookieB\n" +
 	"\n" +
 	"\b_virtualB\n" +
 	"\n" +
 	"\b_sessionB\b\n" +
-	"\x06_token\"t\n" +
+	"\x06_tokenB\a\n" +
+	"\x05_path\"t\n" +
 	"\fExplainReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x14\n" +
 	"\x05steps\x18\x02 \x03(\tR\x05steps\x12\x1c\n" +
