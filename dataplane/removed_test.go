@@ -138,6 +138,30 @@ func TestRemovedMembers(t *testing.T) {
 			t.Errorf("the file is still there: %v", err)
 		}
 	})
+	t.Run("disk_fails", func(t *testing.T) {
+		dir, log := t.TempDir(), &logged{}
+		path := filepath.Join(dir, removedName)
+		if err := os.Mkdir(path+".new", 0o700); err != nil { // nothing can be written there
+			t.Fatal(err)
+		}
+		s := newLoggedSite(t, dir, mapped, log.logger())
+		s.apply(all, virtualServer(web, "p"))
+		cookie := s.sessionAt("a")
+		for range 2 {
+			s.apply(tokenPool("p", b.addr(), c.addr()))
+			stays(t, s, cookie, "a")
+		}
+		if n := log.count("cannot keep which members were removed"); n != 1 {
+			t.Errorf("it is told %d times that the disk fails", n)
+		}
+		if err := os.Remove(path + ".new"); err != nil {
+			t.Fatal(err)
+		}
+		s.apply(tokenPool("p", b.addr(), c.addr()))
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("damaged", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, removedName), []byte(`{"p":[{"addr`), 0o600); err != nil {

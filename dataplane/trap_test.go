@@ -18,9 +18,8 @@ type trap struct {
 	listener net.Listener
 	wire     int // a socket that sees every IPv4 packet
 
-	mu      sync.Mutex
-	packets []string // their destinations
-	caught  int      // connections
+	mu     sync.Mutex
+	caught int // connections
 }
 
 // newTrap listens on an address at another host, and looks at all that comes to its device.
