@@ -23,12 +23,12 @@ const readyLine = "ready\n"
 // endIdle ends the idle load.
 const endIdle = syscall.SIGTERM
 
-// runChild is: child origin|exchanges|sessions|streams|datagrams|idle|slow|records|attack FLAGS.
+// runChild is: child origin|exchanges|sessions|streams|datagrams|idle|slow|records|fill|attack FLAGS.
 func runChild(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("child: origin, exchanges, sessions, streams, datagrams, idle, slow, records or attack")
+		return errors.New("child: origin, exchanges, sessions, streams, datagrams, idle, slow, records, fill or attack")
 	}
-	if args[0] == "records" || args[0] == "attack" {
+	if args[0] == "records" || args[0] == "fill" || args[0] == "attack" {
 		return runRecords(args, stdout)
 	}
 	var load traffic.Load

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"bigpipe/cmd/bench/internal/records"
@@ -14,12 +15,13 @@ import (
 // recordsName is the label of the measurement of the record table, for -only.
 const recordsName = "records"
 
-const recordsAbout = "the record table: ns per lookup and bind, memory beside HAProxy's stick table, the longest wait, an attack of random addresses"
+const recordsAbout = "the record table: ns per lookup and bind, memory beside HAProxy's stick table, the longest operation and wait, an attack of random addresses"
 
 // recordsSizes are how much is measured.
 type recordsSizes struct {
 	tables  []int // records
 	threads []int
+	fill    int // records that are made while somebody waits
 	peer    int // entries of the peer's table
 	attack  attackSize
 }
@@ -30,6 +32,7 @@ type attackSize struct{ strangers, limit, open int }
 var recordsFull = recordsSizes{
 	tables:  []int{1_000, 100_000, 1_000_000, 10_000_000},
 	threads: []int{1, 2},
+	fill:    1_000_000,
 	peer:    1_000_000,
 	attack:  attackSize{strangers: 5_000_000, limit: 1_000_000, open: 10_000},
 }
@@ -43,12 +46,14 @@ const (
 	recordVisit   = "connection of a client that has a record"
 	recordBind    = "connection of a new client in a full table"
 	recordBytes   = "memory of a record"
-	recordPause   = "longest wait of a connection while the table fills"
-	recordNoise   = "longest wait of the same thread for the processor alone"
+	recordLongest = "longest operation while the tables fill, processor time"
+	recordIdle    = "longest operation of the same thread on no table, processor time"
+	recordPause   = "longest wait of somebody else while a table fills"
+	recordNoise   = "longest wait of somebody else for locks that guard nothing"
 	recordGrowth  = "lookup, the largest table beside the one before"
 	peerBytes     = "memory of an entry of HAProxy's stick table"
 	attackPause   = "attack: longest wait of somebody else"
-	attackNoise   = "attack: longest wait of the same thread for the processor alone"
+	attackNoise   = "attack: longest wait of somebody else for locks that guard nothing"
 	attackLost    = "attack: records of open connections that went"
 	attackOver    = "attack: records above the limit"
 	attackBytes   = "attack: memory grew, for each record of the limit"
@@ -95,7 +100,9 @@ func newRecordsPanel(s recordsSizes) *panel {
 		figure(fmt.Sprintf("%s, %s records", recordBytes, printCount(n)), "B", printTenths, limit)
 	}
 	figure(recordGrowth, "times", printRatio, 2)
-	figure(recordPause, "ms", printRatio, 2)
+	figure(recordLongest, "ms", printRatio, 2)
+	figure(recordIdle, "ms", printRatio, noGoal)
+	figure(recordPause, "ms", printRatio, noGoal) // the scheduler's and the machine's waits are in it: it is to be read beside the next
 	figure(recordNoise, "ms", printRatio, noGoal)
 	figure(peerBytes, "B", printTenths, noGoal)
 	figure(attackPause, "ms", printRatio, 10)
@@ -116,6 +123,7 @@ func (r *rig) measureRecords(ctx context.Context, s recordsSizes, rep *report) {
 		}
 		for what, measure := range map[string]func() error{
 			"tables":                func() error { return r.recordTables(ctx, s, p) },
+			"filling":               func() error { return r.recordFill(ctx, s.fill, p) },
 			"attack":                func() error { return r.recordAttack(ctx, s.attack, p) },
 			"HAProxy's stick table": func() error { return r.stickTable(ctx, s.peer, p) },
 		} {
@@ -129,28 +137,43 @@ func (r *rig) measureRecords(ctx context.Context, s recordsSizes, rep *report) {
 
 func (r *rig) recordTables(ctx context.Context, s recordsSizes, p *panel) error {
 	var lookups []float64
-	var pause, noise float64
+	var most, idle float64
 	for _, n := range s.tables {
+		args := []string{"records", "-records", fmt.Sprint(n)}
 		for _, threads := range s.threads {
-			got, err := r.recordChild(ctx, "records", "-records", fmt.Sprint(n), "-threads", fmt.Sprint(threads))
-			if err != nil {
-				return err
-			}
-			p.add(sized(recordLookup, n, threads), got.Lookup)
-			p.add(sized(recordVisit, n, threads), got.Visit)
-			p.add(sized(recordBind, n, threads), got.Bind)
-			if threads == s.threads[0] {
-				p.add(fmt.Sprintf("%s, %s records", recordBytes, printCount(n)), got.Bytes)
-				lookups = append(lookups, got.Lookup)
-			}
-			pause, noise = max(pause, got.Pause), max(noise, got.Noise)
+			args = append(args, "-threads", fmt.Sprint(threads))
 		}
+		got, err := r.recordChild(ctx, args...)
+		if err != nil {
+			return err
+		}
+		if len(got.Threads) != len(s.threads) {
+			return fmt.Errorf("%d threads were measured, want %d", len(got.Threads), len(s.threads))
+		}
+		for i, threads := range s.threads {
+			p.add(sized(recordLookup, n, threads), got.Threads[i].Lookup)
+			p.add(sized(recordVisit, n, threads), got.Threads[i].Visit)
+			p.add(sized(recordBind, n, threads), got.Threads[i].Bind)
+		}
+		p.add(fmt.Sprintf("%s, %s records", recordBytes, printCount(n)), got.Bytes)
+		lookups = append(lookups, got.Threads[0].Lookup)
+		most, idle = max(most, got.Longest), max(idle, got.Idle)
 	}
 	if n := len(lookups); n > 1 {
 		p.add(recordGrowth, lookups[n-1]/lookups[n-2])
 	}
-	p.add(recordPause, pause/1e6)
-	p.add(recordNoise, noise/1e6)
+	p.add(recordLongest, most/1e6)
+	p.add(recordIdle, idle/1e6)
+	return nil
+}
+
+func (r *rig) recordFill(ctx context.Context, n int, p *panel) error {
+	got, err := r.recordChild(ctx, "fill", "-records", fmt.Sprint(n))
+	if err != nil {
+		return err
+	}
+	p.add(recordPause, got.Wait/1e6)
+	p.add(recordNoise, got.Control/1e6)
 	return nil
 }
 
@@ -160,8 +183,8 @@ func (r *rig) recordAttack(ctx context.Context, a attackSize, p *panel) error {
 	if err != nil {
 		return err
 	}
-	p.add(attackPause, got.Pause/1e6)
-	p.add(attackNoise, got.Noise/1e6)
+	p.add(attackPause, got.Wait/1e6)
+	p.add(attackNoise, got.Control/1e6)
 	p.add(attackLost, float64(got.Lost))
 	p.add(attackOver, float64(got.Over))
 	p.add(attackBytes, got.Bytes)
@@ -183,21 +206,31 @@ func (r *rig) recordChild(ctx context.Context, args ...string) (records.Result, 
 	return got, nil
 }
 
-// runRecords is: child records -records N -threads N, or child attack -strangers N -records N -open N.
+// runRecords is: child records -records N -threads N ..., child fill -records N, or child attack -strangers N -records N -open N.
 func runRecords(args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet("child "+args[0], flag.ContinueOnError)
 	n := f.Int("records", 1, "records of the table; of an attack, its limit")
-	threads := f.Int("threads", 1, "threads that use the table")
+	var threads []int
+	f.Func("threads", "threads that use the table; repeatable", func(text string) error {
+		many, err := strconv.Atoi(text)
+		threads = append(threads, many)
+		return err
+	})
 	strangers := f.Int("strangers", 1, "clients that come once")
 	open := f.Int("open", 1, "connections that stay open")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}
-	measure := func() (records.Result, error) { return records.Measure(*n, *threads) }
-	if args[0] == "attack" {
-		measure = func() (records.Result, error) { return records.Attack(*strangers, *n, *open) }
+	var got records.Result
+	var err error
+	switch args[0] {
+	case "attack":
+		got, err = records.Attack(*strangers, *n, *open)
+	case "fill":
+		got = records.Fill(*n)
+	default:
+		got, err = records.Measure(*n, threads...)
 	}
-	got, err := measure()
 	if err != nil {
 		return err
 	}

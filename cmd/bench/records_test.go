@@ -10,7 +10,7 @@ import (
 func TestRecordsMeasuresEverything(t *testing.T) {
 	rig, _ := testRig(t, io.Discard)
 	rig.options.rounds = 1
-	small := recordsSizes{tables: []int{1_000, 20_000}, threads: []int{1, 2}, peer: 1_000, attack: attackSize{20_000, 2_000, 200}}
+	small := recordsSizes{tables: []int{1_000, 20_000}, threads: []int{1, 2}, fill: 20_000, peer: 1_000, attack: attackSize{20_000, 2_000, 200}}
 	rep := &report{}
 	rig.measureRecords(t.Context(), small, rep)
 	_, err := exec.LookPath("haproxy")

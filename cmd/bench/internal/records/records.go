@@ -25,14 +25,21 @@ import (
 
 // Result is what was measured. Times are in nanoseconds.
 type Result struct {
-	Lookup float64 `json:"lookup"` // a record that is there
+	Threads []Threads `json:"threads"` // of Measure, as many as were asked for
+	Bytes   float64   `json:"bytes"`   // of memory for each record, as the system counts it
+	Longest float64   `json:"longest"` // processor time of the longest operation while the table was filled
+	Idle    float64   `json:"idle"`    // the longest operation of the same thread on no table
+	Wait    float64   `json:"wait"`    // the longest that somebody else's connection waited for the table
+	Control float64   `json:"control"` // the longest that it waited for locks which are used as much and guard nothing
+	Lost    int       `json:"lost"`    // records of open connections that an attack has removed
+	Over    int       `json:"over"`    // records above the limit
+}
+
+// Threads is what operations cost on so many threads at once.
+type Threads struct {
+	Lookup float64 `json:"lookup"` // the member of a client that has a record
 	Visit  float64 `json:"visit"`  // a connection of a client that has a record: bound, accepted, released
 	Bind   float64 `json:"bind"`   // a connection of a new client in a full table: another record goes
-	Bytes  float64 `json:"bytes"`  // of memory for each record, as the system counts it
-	Pause  float64 `json:"pause"`  // the longest that a connection waited
-	Noise  float64 `json:"noise"`  // the longest that the same thread stood still without the table
-	Lost   int     `json:"lost"`   // records of open connections that an attack has removed
-	Over   int     `json:"over"`   // records above the limit
 }
 
 // Write writes it as one line.
@@ -42,6 +49,9 @@ const (
 	batch   = 512 // operations that are timed at once
 	batches = 401
 	timeout = time.Hour
+
+	idleMost    = 1_000_000       // operations on no table
+	controlMost = 3 * time.Second // of waiting for locks that guard nothing
 )
 
 var policy = persist.Policy{Pool: 1, Timeout: timeout}
@@ -64,35 +74,71 @@ func visit(t *persist.Table, k persist.Key) {
 	t.Release(&b.Handle)
 }
 
-// Measure measures a table of n records that so many threads use at once.
-func Measure(n, threads int) (Result, error) {
+// Measure fills a table with n records, and measures it on each of these numbers of threads.
+func Measure(n int, threads ...int) (Result, error) {
 	before, err := resident()
 	if err != nil {
 		return Result{}, err
 	}
 	t := persist.New(persist.Options{})
 	r := Result{}
-	r.Pause, r.Noise = watched(t, func() {
-		for i := range n {
-			visit(t, key(uint64(i)))
-		}
-		for at, more := (persist.Cursor{}), true; more; { // what keeps the records on disk does it
-			_, more = t.AppendAll(nil, &at)
-		}
-		t.Sweep(n)
-	})
+	r.Longest = longest(n, func(i int) { visit(t, key(uint64(i))) })
+	for at, more := (persist.Cursor{}), true; more; { // what keeps the records on disk does it
+		_, more = t.AppendAll(nil, &at)
+	}
+	t.Sweep(n)
 	after, err := resident()
 	if err != nil {
 		return Result{}, err
 	}
 	r.Bytes = float64(after-before) / float64(n)
+	var none guarded
+	r.Idle = longest(min(n, idleMost), func(i int) { none.visit(uint64(i)) })
 	known := func(*rand.Rand) persist.Key { return key(rand.Uint64N(uint64(n))) }
-	r.Lookup = timed(threads, known, func(k persist.Key) { t.NodeOf(&k) })
-	r.Visit = timed(threads, known, func(k persist.Key) { visit(t, k) })
-	t.SetLimit(t.Len())
 	fresh := func(r *rand.Rand) persist.Key { return key(r.Uint64() | 1<<40) }
-	r.Bind = timed(threads, fresh, func(k persist.Key) { visit(t, k) })
+	r.Threads = make([]Threads, len(threads))
+	for i, many := range threads {
+		r.Threads[i].Lookup = timed(many, known, func(k persist.Key) { t.NodeOf(&k) })
+		r.Threads[i].Visit = timed(many, known, func(k persist.Key) { visit(t, k) })
+	}
+	t.SetLimit(t.Len())
+	for i, many := range threads {
+		r.Threads[i].Bind = timed(many, fresh, func(k persist.Key) { visit(t, k) })
+	}
 	return r, nil
+}
+
+// longest is the processor time of the longest of n operations: that other programs take the processor away does not count. What
+// the machine does in the thread's name does.
+func longest(n int, do func(i int)) float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	most, last := int64(0), processorTime()
+	for i := range n {
+		do(i)
+		now := processorTime()
+		most, last = max(most, now-last), now
+	}
+	return float64(most)
+}
+
+// guarded are as many locks as a table has, and what is done under them takes about as long.
+type guarded [64]struct {
+	sync.Mutex
+	sum uint64
+	_   [48]byte
+}
+
+// visit is a connection that locks three times, as one that is bound, accepted and released.
+func (g *guarded) visit(client uint64) {
+	at := &g[client*0x9E3779B97F4A7C15>>58]
+	for range 3 {
+		at.Lock()
+		for i := range uint64(300) {
+			at.sum += at.sum>>1 ^ i
+		}
+		at.Unlock()
+	}
 }
 
 // timed is the median processor time of an operation: other programs of the machine do not count. The keys are made before the
@@ -133,46 +179,61 @@ func processorTime() int64 {
 	return t.Nano()
 }
 
-// watched runs work and returns the longest that a connection waited for the table meanwhile. Then the same thread does the
-// like without the table for as long, beside a thread that is as busy.
-func watched(t *persist.Table, work func()) (pause, noise float64) {
-	for i := range 1000 {
-		visit(t, key(uint64(i)))
-	}
-	longest := func(do func(i uint64), beside func()) float64 {
-		var over atomic.Bool
-		worst := make(chan time.Duration)
-		go func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			most := time.Duration(0)
-			for i := uint64(0); !over.Load(); i++ {
-				began := time.Now()
-				do(i)
-				most = max(most, time.Since(began))
-				time.Sleep(20 * time.Microsecond)
+// watched lets work do its connections, and returns the longest that a connection of somebody else took meanwhile. Both return
+// to the scheduler after each connection, as connections do that wait for bytes.
+func watched(do func(client uint64), work func(connection func(client uint64))) float64 {
+	var over atomic.Bool
+	worst := make(chan time.Duration)
+	go func() {
+		most := time.Duration(0)
+		for i := uint64(0); !over.Load(); i++ {
+			began := time.Now()
+			do(i % 1000)
+			most = max(most, time.Since(began))
+			time.Sleep(20 * time.Microsecond)
+		}
+		worst <- most
+	}()
+	work(func(client uint64) {
+		do(client)
+		runtime.Gosched()
+	})
+	over.Store(true)
+	return float64(<-worst)
+}
+
+// waits is the longest that somebody else waited for the table while threads did count connections, and the longest that he waits
+// where there is no table, for some seconds at most: what the scheduler and other programs of the machine do is in both.
+func waits(t *persist.Table, threads, count int, client func() uint64) (wait, control float64) {
+	connect := func(count int) func(func(uint64)) {
+		return func(connection func(uint64)) {
+			var wg sync.WaitGroup
+			for range threads {
+				wg.Go(func() {
+					for range count / threads {
+						connection(client())
+					}
+				})
 			}
-			worst <- most
-		}()
-		time.Sleep(time.Millisecond) // it has begun
-		beside()
-		over.Store(true)
-		return float64(<-worst)
+			wg.Wait()
+		}
 	}
 	began := time.Now()
-	pause = longest(func(i uint64) { visit(t, key(i%1000)) }, work)
-	length := time.Since(began)
-	var sink uint64
-	noise = longest(func(i uint64) {
-		for n := range uint64(300) {
-			sink += i * n
-		}
-	}, func() {
-		for end := time.Now().Add(length); time.Now().Before(end); {
-			_ = key(1)
-		}
-	})
-	return pause, noise
+	wait = watched(func(client uint64) { visit(t, key(client)) }, connect(count))
+	end := time.Now().Add(min(time.Since(began), controlMost))
+	var none guarded
+	for time.Now().Before(end) {
+		control = max(control, watched(none.visit, connect(min(count, 100_000))))
+	}
+	return wait, control
+}
+
+// Fill measures how long connections wait while another makes n records.
+func Fill(n int) (r Result) {
+	t := persist.New(persist.Options{})
+	var client atomic.Uint64
+	r.Wait, r.Control = waits(t, 1, n, func() uint64 { return client.Add(1) })
+	return r
 }
 
 // Attack lets strangers from random addresses come, one after the other on each of two threads, to a table that is at its
@@ -192,17 +253,7 @@ func Attack(strangers, limit, open int) (Result, error) {
 		return Result{}, err
 	}
 	r := Result{}
-	r.Pause, r.Noise = watched(t, func() {
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() {
-				for range strangers / 2 {
-					visit(t, key(rand.Uint64()|1<<40))
-				}
-			})
-		}
-		wg.Wait()
-	})
+	r.Wait, r.Control = waits(t, 2, strangers, func() uint64 { return rand.Uint64() | 1<<40 })
 	after, err := resident()
 	if err != nil {
 		return Result{}, err
