@@ -85,6 +85,7 @@ func atNode(m *pool.Member, node netip.AddrPort) bool {
 
 func poolStatistics(p *pool.Pool, node netip.AddrPort) *pb.PoolStatistics {
 	s := &pb.PoolStatistics{Name: p.Name, Persistence: p.Outcomes(), Records: uint64(p.Records()), PersistMode: p.PersistMode()}
+	s.LargestKey, s.LargestKeyShare = p.LargestKey()
 	for _, m := range p.Members() {
 		if !atNode(m, node) {
 			continue

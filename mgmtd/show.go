@@ -1,6 +1,7 @@
 package mgmtd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -126,7 +127,7 @@ func poolViewOf(v config.View, p *pb.Pool, stats *pb.PoolStatistics, gaps gaps) 
 	view := poolView{
 		Name: p.GetName(), LbMode: pb.EnumWord(config.LbModeOf(v, p)), Members: []memberView{},
 		Records: stats.GetRecords(), Persistence: persistCountsOf(stats.GetPersistence()),
-		mode: pb.EnumWord(config.PersistModeOf(p)),
+		LargestKey: largestKeyOf(stats), mode: pb.EnumWord(config.PersistModeOf(p)),
 	}
 	counted := make(map[string][]*pb.MemberStatistics, len(p.GetMembers()))
 	for _, m := range stats.GetMembers() {
@@ -234,6 +235,9 @@ func persistLine(p poolView) string {
 		if n > 0 {
 			text += fmt.Sprintf(", %s %d", name, n)
 		}
+	}
+	if k := p.LargestKey; k != nil {
+		text += fmt.Sprintf(", largest key %s %.0f %%", cmp.Or(k.Key, "(gone)"), 100*k.Share)
 	}
 	return text
 }

@@ -164,6 +164,37 @@ web   10.1.1.1:http  3        9          never     1            dp0
 	}
 }
 
+// Where all clients come through one proxy, one key is nearly all there is; of several dataplanes that of the one that has it most is told.
+func TestShow_largest_key(t *testing.T) {
+	all := &pb.StatisticsReply{}
+	for name, p := range map[string]*pb.PoolStatistics{
+		"a": {Name: "web", LargestKey: "10.9.9.9", LargestKeyShare: 0.25},
+		"b": {Name: "web", LargestKey: "10.9.9.1", LargestKeyShare: 0.996},
+		"c": {Name: "web"},
+	} {
+		p.Persistence = &pb.PersistOutcomes{}
+		mergeStatistics(all, &pb.StatisticsReply{Pools: []*pb.PoolStatistics{p}}, name)
+	}
+	p := all.GetPools()[0]
+	view := poolView{Persistence: persistCountsOf(p.GetPersistence()), LargestKey: largestKeyOf(p), mode: "simple"}
+	t.Run("pain-83", func(t *testing.T) {
+		if got, want := persistLine(view), "persist_mode simple, records 0, largest key 10.9.9.1 100 %"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got, err := json.Marshal(view); err != nil || !strings.Contains(string(got), `"largest_key":{"key":"10.9.9.1","share":0.996}`) {
+			t.Errorf("%s %v", got, err)
+		}
+	})
+	view.LargestKey = largestKeyOf(&pb.PoolStatistics{LargestKeyShare: 0.5})
+	if got := persistLine(view); !strings.HasSuffix(got, ", largest key (gone) 50 %") {
+		t.Errorf("%q", got)
+	}
+	view.LargestKey = largestKeyOf(&pb.PoolStatistics{})
+	if got, err := json.Marshal(view); err != nil || strings.Contains(string(got)+persistLine(view), "largest") {
+		t.Errorf("of too few connections: %s %s %v", got, persistLine(view), err)
+	}
+}
+
 func TestShow_numeric(t *testing.T) {
 	a := showAdmin(t, 1)
 	r := a.execute(&pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_COMMAND, Numeric: true}, "conn dump")

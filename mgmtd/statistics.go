@@ -50,6 +50,9 @@ func mergeStatistics(all, one *pb.StatisticsReply, dataplane string) {
 		}
 		have.Members = append(have.Members, p.GetMembers()...)
 		have.Records += p.GetRecords()
+		if p.GetLargestKeyShare() > have.GetLargestKeyShare() {
+			have.LargestKeyShare, have.LargestKey = p.GetLargestKeyShare(), p.GetLargestKey()
+		}
 		have.Persistence = addOutcomes(have.GetPersistence(), p.GetPersistence())
 	}
 	if one.GetUnit() != nil {

@@ -48,8 +48,23 @@ type poolView struct {
 	Members     []memberView   `json:"members"`
 	Records     uint64         `json:"records"`
 	Persistence *persistCounts `json:"persistence,omitempty"`
+	// LargestKey is absent where too few connections had a record.
+	LargestKey *largestKey `json:"largest_key,omitempty"`
 	// mode is the word of how the pool persists; "none" where it does not.
 	mode string
+}
+
+// largestKey is the key that most of a pool's latest connections had; it is "" if its record is gone.
+type largestKey struct {
+	Key   string  `json:"key"`
+	Share float64 `json:"share"` // 0 to 1
+}
+
+func largestKeyOf(p *pb.PoolStatistics) *largestKey {
+	if p.GetLargestKeyShare() == 0 {
+		return nil
+	}
+	return &largestKey{p.GetLargestKey(), p.GetLargestKeyShare()}
 }
 
 type memberView struct {

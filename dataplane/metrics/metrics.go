@@ -44,6 +44,7 @@ var (
 	descMonitorUp = desc("monitor_up", "1 if a monitor's checks of a node succeed.", "node", "monitor", "state")
 
 	descPersist     = desc("persistence_total", "What persistence found and did for a pool.", "pool", "outcome")
+	descLargestKey  = desc("pool_largest_key_share", "Part of a pool's latest connections that had its busiest persistence key, 0 to 1.", "pool")
 	descPoolRecords = desc("pool_records", "Persistence records that were bound through a pool.", "pool")
 )
 
@@ -117,6 +118,9 @@ func collectPool(p *pb.PoolStatistics, gauge func(*prometheus.Desc, float64, ...
 		counted(descMemberRequests, m.GetRequests(), name, m.GetAddress())
 	}
 	gauge(descPoolRecords, float64(p.GetRecords()), name)
+	if share := p.GetLargestKeyShare(); share > 0 {
+		gauge(descLargestKey, share, name)
+	}
 	out := p.GetPersistence().ProtoReflect()
 	for i := range out.Descriptor().Fields().Len() {
 		f := out.Descriptor().Fields().Get(i)

@@ -46,9 +46,12 @@ type Binding struct {
 	Pool    PoolID         // through which the record was bound; the asking pool if there is no record
 	Outcome Outcome
 	Handle  Handle
+	// Expired tells why Acquire has nothing: the key's record was still there, but had run out. It is removed and counted.
+	Expired bool
 }
 
-// Lookup returns a copy of the key's record and changes nothing.
+// Lookup returns a copy of the key's record and changes nothing. If the record has run out and is still there, ok is false and
+// rec is what it was; else it is the zero Record. A sweep removes records within two seconds after they ran out.
 func (t *Table) Lookup(key Key) (rec Record, ok bool) {
 	if key.IsZero() {
 		return rec, false
@@ -58,11 +61,11 @@ func (t *Table) Lookup(key Key) (rec Record, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.find(&key, hash)
-	if r == 0 || s.expired(r, now) {
+	if r == 0 {
 		return rec, false
 	}
 	s.record(&rec, r, now)
-	return rec, true
+	return rec, !s.expired(r, now)
 }
 
 // NodeOf returns the node of the key's record and the pool through which it was bound, and changes nothing. It is Lookup for
@@ -92,11 +95,15 @@ func (t *Table) Acquire(key Key, p Policy) Binding {
 	s := t.shardOf(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.live(&key, hash, now)
-	if r == 0 {
+	r := s.find(&key, hash)
+	switch {
+	case r == 0:
 		return Binding{Pool: p.Pool}
+	case s.expired(r, now):
+		s.expire(r)
+		return Binding{Pool: p.Pool, Expired: true}
 	}
-	return s.join(r, &p, Found, Handle{})
+	return s.join(r, hash, &p, Found, Handle{})
 }
 
 // Bind returns the node of the key's record, or the one that choose returns, which is recorded in the same moment: of
@@ -163,9 +170,9 @@ func (s *shard) bind(k *Key, hash uint64, p *Policy, failed *Binding, seated boo
 			t.leave(t.poolOf(p.Pool))
 		}
 		if s.nodeOf(s.slab.at(r)) != failed.Node {
-			return s.join(r, p, Found, failed.Handle), true
+			return s.join(r, hash, p, Found, failed.Handle), true
 		}
-		return s.move(r, p, failed, now, choose), true
+		return s.move(r, hash, p, failed, now, choose), true
 	}
 	pool := t.poolOf(p.Pool)
 	if !seated && !t.seat(pool) {
@@ -186,29 +193,29 @@ func (s *shard) bind(k *Key, hash uint64, p *Policy, failed *Binding, seated boo
 		return Binding{Node: node, Pool: p.Pool, Outcome: Full}, true
 	}
 	pool.bound.Add(1)
-	return s.join(r, p, Bound, Handle{}), true
+	return s.join(r, hash, p, Bound, Handle{}), true
 }
 
 // move gives the record the node that choose returns instead of the one that failed.
-func (s *shard) move(r ref, p *Policy, failed *Binding, now uint64, choose func() (netip.AddrPort, bool)) Binding {
+func (s *shard) move(r ref, hash uint64, p *Policy, failed *Binding, now uint64, choose func() (netip.AddrPort, bool)) Binding {
 	t := s.table
 	node, ok := choose()
 	switch {
 	case !ok:
 		return Binding{Pool: p.Pool}
 	case node == failed.Node:
-		return s.join(r, p, Found, failed.Handle)
+		return s.join(r, hash, p, Found, failed.Handle)
 	}
 	from, to := t.pool(s.classOf(s.slab.at(r)).pool), t.poolOf(p.Pool)
 	s.assign(r, t.classFor(to, p), t.nodes.id(node), now)
 	from.count.Add(-1)
 	to.count.Add(1)
 	to.moved.Add(1)
-	return s.join(r, p, Moved, Handle{})
+	return s.join(r, hash, p, Moved, Handle{})
 }
 
 // join holds the record for a connection, unless held holds it already.
-func (s *shard) join(r ref, p *Policy, how Outcome, held Handle) Binding {
+func (s *shard) join(r ref, hash uint64, p *Policy, how Outcome, held Handle) Binding {
 	sl := s.slab.at(r)
 	c := s.classOf(sl)
 	pool := s.table.pool(c.pool)
@@ -221,6 +228,7 @@ func (s *shard) join(r ref, p *Policy, how Outcome, held Handle) Binding {
 		h.accepted = held.accepted
 	} else {
 		s.hold(r)
+		s.noteKey(pool, hash)
 	}
 	return Binding{Node: s.nodeOf(sl), Pool: pool.id, Outcome: how, Handle: h}
 }
@@ -287,7 +295,7 @@ func (t *Table) Release(h *Handle) {
 	case sl.flags&flagAccepted == 0:
 		s.drop(r, func(*poolState) {})
 	case s.expired(r, now):
-		s.drop(r, func(p *poolState) { p.expired.Add(1) })
+		s.expire(r)
 	default:
 		s.list(r)
 	}
@@ -304,7 +312,7 @@ func (t *Table) lockHeld(h *Handle) (s *shard, r ref, now uint64) {
 		if !s.expired(h.slot, now) {
 			return s, h.slot, now
 		}
-		s.drop(h.slot, func(p *poolState) { p.expired.Add(1) })
+		s.expire(h.slot)
 	}
 	s.mu.Unlock()
 	return nil, 0, 0

@@ -280,7 +280,7 @@ func (s *shard) settle(now uint64) {
 			switch sl, r := &p.slots[i], refOf(chunk, i); {
 			case p.rests[i].gen == 0:
 			case s.expired(r, now):
-				s.drop(r, func(p *poolState) { p.expired.Add(1) })
+				s.expire(r)
 			default:
 				s.retime(r, sl.class, now)
 			}

@@ -17,6 +17,7 @@ type shard struct {
 	recency recency
 	wheel   wheel
 	gen     uint32 // the last that was given to a slot
+	joins   uint32 // connections that were given a record
 	_       [64]byte
 }
 
@@ -48,7 +49,7 @@ func (s *shard) find(k *Key, hash uint64) ref {
 func (s *shard) live(k *Key, hash, now uint64) ref {
 	r := s.find(k, hash)
 	if r != 0 && s.expired(r, now) {
-		s.drop(r, func(p *poolState) { p.expired.Add(1) })
+		s.expire(r)
 		return 0
 	}
 	return r
@@ -185,6 +186,9 @@ func (s *shard) drop(r ref, count func(*poolState)) {
 	count(p)
 }
 
+// expire drops a record that has run out.
+func (s *shard) expire(r ref) { s.drop(r, func(p *poolState) { p.expired.Add(1) }) }
+
 // hashOf computes a stored record's hash anew.
 func (s *shard) hashOf(r ref) uint64 {
 	var k Key
@@ -248,7 +252,7 @@ func (s *shard) sweep(now uint64, budget int) (expired, left int) {
 			continue
 		}
 		if s.expired(r, now) {
-			s.drop(r, func(p *poolState) { p.expired.Add(1) })
+			s.expire(r)
 			expired++
 			continue
 		}

@@ -52,7 +52,8 @@ type poolState struct {
 	id           PoolID
 	number       uint32
 	count, limit atomic.Int64
-	marks        atomic.Pointer[marks] // set with the first limit
+	marks        atomic.Pointer[marks]  // set with the first limit
+	latest       atomic.Pointer[latest] // set with the first connection
 
 	bound, moved, evicted, expired, cleared, full atomic.Uint64
 }

@@ -202,7 +202,7 @@ func (c *cookieMethod) reserved(d *Decision, in *Input) (bool, error) {
 	}
 	found := d.outcome
 	done, err := c.reserve.choose(d, in)
-	d.outcome = found
+	d.outcome, d.lapsed = found, false
 	return done, err
 }
 

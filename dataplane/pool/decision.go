@@ -55,6 +55,7 @@ type Decision struct {
 	refused int
 	opened  bool // counted as open at Member
 	outcome Outcome
+	lapsed  bool // the client's record had run out
 	action  Outcome
 	cookie  cookieNote
 	token   tokenNote
@@ -87,11 +88,12 @@ func (d *Decision) choose(in *Input) error {
 	if d.pool.persisted == nil {
 		return d.counted(d.balance())
 	}
+	d.lapsed = false
 	done, err := d.pool.persisted.choose(d, in)
 	if !done && err == nil {
 		err = d.balance()
 	}
-	if !d.dry() {
+	if byTable := d.lapsed && d.outcome == OutcomeExpired; !d.dry() && !byTable {
 		d.pool.shared.outcomes.add(d.shard, d.outcome)
 		d.pool.tell(d.outcome, 1, in.Client.Addr())
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bigpipe/dataplane/cookie"
+	"bigpipe/dataplane/persist"
 	"bigpipe/dataplane/tlshello"
 	"bigpipe/dataplane/token"
 	pb "bigpipe/proto/bigpipe/v1"
@@ -449,4 +450,113 @@ func TestOutcomes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A record that ran out and was not swept away yet is told as expired, and counted once; one that is gone is none.
+func TestExplainExpiredRecord(t *testing.T) {
+	overTLS := func(b *bench) *Input {
+		i := in(client, web)
+		i.Hello = clientOf(b.t, idA)
+		return i
+	}
+	tests := map[string]struct {
+		pool  *pb.Pool
+		input func(*bench) *Input
+		bind  func(*bench)
+	}{
+		"simple": {simple("p", 60, s1, s2), func(*bench) *Input { return in(client, web) }, func(b *bench) { b.visit("p", client, web) }},
+		"ssl": {sslPool("p", s1, s2), overTLS, func(b *bench) {
+			var d Decision
+			defer d.Release()
+			b.handshake(&d, "p", web, "", idA)
+		}},
+	}
+	for name, tt := range tests {
+		t.Run("pain-100_"+name, func(t *testing.T) {
+			b := newBench(t)
+			p := b.set(tt.pool)
+			explained := func(want string) {
+				t.Helper()
+				if x := p.Explain(tt.input(b)); x.Outcome.String() != want || !slices.Contains(x.Steps, "persistence: "+want) {
+					t.Errorf("explained as %s, want %s:\n%s", x.Outcome, want, strings.Join(x.Steps, "\n"))
+				}
+			}
+			connect := func(i *Input) {
+				t.Helper()
+				var d Decision
+				defer d.Release()
+				if err := p.Choose(&d, i); err != nil {
+					t.Fatal(err)
+				}
+				d.Accepted()
+			}
+			tt.bind(b)
+			explained("valid")
+			b.pass(time.Hour)
+			p.ResetOutcomes()
+			explained("expired")
+			explained("expired") // it has changed nothing
+			if out := p.Outcomes(); out.GetExpired() != 0 {
+				t.Errorf("explaining has counted: %v", out)
+			}
+			connect(tt.input(b))
+			if out := p.Outcomes(); out.GetExpired() != 1 || out.GetNone() != 0 || out.GetValid() != 0 {
+				t.Errorf("%v", out)
+			}
+
+			b.env.Table.Clear(persist.Filter{}, nil)
+			tt.bind(b)
+			p.ResetOutcomes()
+			b.pass(time.Hour)
+			for b.env.Table.Sweep(1000) > 0 || b.records() > 0 {
+				b.pass(time.Second)
+			}
+			explained("none")
+			connect(tt.input(b))
+			if out := p.Outcomes(); out.GetExpired() != 1 || out.GetNone() != 1 {
+				t.Errorf("%v", out)
+			}
+		})
+	}
+	t.Run("fallback_of_ssl_goes_on", func(t *testing.T) {
+		b := newBench(t)
+		c := sslPool("p", s1, s2)
+		c.SslFallback, c.SimpleTimeout = pb.SslFallback_SSL_FALLBACK_SIMPLE.Enum(), proto.Uint32(7200)
+		p := b.set(c)
+		b.visit("p", client, web)
+		tests["ssl"].bind(b)
+		b.pass(time.Hour)
+		if x := p.Explain(overTLS(b)); x.Outcome != OutcomeValid {
+			t.Errorf("explained as %s:\n%s", x.Outcome, strings.Join(x.Steps, "\n"))
+		}
+	})
+}
+
+// A client that is many, behind a proxy, shows as the key of nearly all connections.
+func TestLargestKey(t *testing.T) {
+	b := newBench(t)
+	p := b.set(simple("p", 60, s1, s2))
+	b.visit("p", client, web)
+	if key, share := p.LargestKey(); key != "" || share != 0 {
+		t.Errorf("of one connection it says %s %v", key, share)
+	}
+	t.Run("pain-83_one_address", func(t *testing.T) {
+		for range 300 {
+			b.visit("p", client, web)
+		}
+		if key, share := p.LargestKey(); key != client || share != 1 {
+			t.Errorf("%s %v", key, share)
+		}
+	})
+	t.Run("pain-83_many_addresses", func(t *testing.T) {
+		for i := range 3000 {
+			b.visit("p", fmt.Sprintf("127.1.%d.%d", i/250, i%250), web)
+		}
+		if _, share := p.LargestKey(); share > 0.05 {
+			t.Errorf("%v", share)
+		}
+	})
+	if key, share := b.set(inserting("c", s1)).LargestKey(); key != "" || share != 0 {
+		t.Errorf("without records: %s %v", key, share)
+	}
 }

@@ -386,6 +386,19 @@ func (p *Pool) Unserved() uint64 { return p.shared.unserved.Load() }
 // Records is the number of records that were bound through the pool.
 func (p *Pool) Records() int { return p.recordStats().Records }
 
+// LargestKey returns the key that most of the pool's latest connections with a record had, as records print it, and its share of
+// them from 0 to 1 (pain 83). The share is 0 where there were too few; the key is "" if its record is gone.
+func (p *Pool) LargestKey() (key string, share float64) {
+	if p.table == nil {
+		return "", 0
+	}
+	k, share := p.table.Busiest(p.ID)
+	if !k.IsZero() {
+		key = k.String()
+	}
+	return key, share
+}
+
 func (p *Pool) recordStats() persist.Stats {
 	if p.table == nil {
 		return persist.Stats{}

@@ -157,7 +157,7 @@ var idWords = map[persist.Kind]string{persist.SIP: "call", persist.MSRDP: "user"
 
 func (r *recordMethod) find(d *Decision, in *Input, key persist.Key) (bool, error) {
 	if !r.hold(d, in, key) {
-		d.outcome = OutcomeNone
+		d.missed()
 		return r.bind(d)
 	}
 	return r.held(d, in)
@@ -187,8 +187,12 @@ func (r *recordMethod) held(d *Decision, in *Input) (bool, error) {
 func (r *recordMethod) look(d *Decision, key persist.Key) persist.Binding {
 	rec, ok := r.table.Lookup(key)
 	if !ok {
-		d.step("no record of %s%s", key, scopeText(key.Scope()))
-		return persist.Binding{}
+		if rec.Key.IsZero() {
+			d.step("no record of %s%s", key, scopeText(key.Scope()))
+			return persist.Binding{}
+		}
+		d.step("the record of %s%s names %s and has run out", key, scopeText(key.Scope()), rec.Node)
+		return persist.Binding{Expired: true}
 	}
 	left := "never ends"
 	if rec.Remaining != persist.Forever {
@@ -196,6 +200,14 @@ func (r *recordMethod) look(d *Decision, key persist.Key) persist.Binding {
 	}
 	d.step("the record of %s%s names %s, is %s old and %s", key, scopeText(key.Scope()), rec.Node, rec.Age.Round(time.Second), left)
 	return persist.Binding{Node: rec.Node, Pool: rec.Pool, Outcome: persist.Found}
+}
+
+// missed notes that there is no record, or that it has run out.
+func (d *Decision) missed() {
+	d.outcome, d.lapsed = OutcomeNone, d.record.binding.Expired
+	if d.lapsed {
+		d.outcome = OutcomeExpired
+	}
 }
 
 func scopeText(s persist.Scope) string {

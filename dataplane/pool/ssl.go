@@ -99,13 +99,13 @@ func (s *sslMethod) choose(d *Decision, in *Input) (done bool, err error) {
 	if in.Hello != nil {
 		done, err = s.follow(d, in)
 	}
-	if !done && err == nil && d.outcome == OutcomeNone && s.fallback != nil {
+	if !done && err == nil && (d.outcome == OutcomeNone || d.outcome == OutcomeExpired) && s.fallback != nil {
 		return s.fallback.choose(d, in)
 	}
 	return done, err
 }
 
-// follow looks for the record of what a complete hello brings: its ticket, then its ID. Without one the outcome stays none.
+// follow looks for the record of what a complete hello brings: its ticket, then its ID. Without one the outcome stays none, or becomes expired.
 func (s *sslMethod) follow(d *Decision, in *Input) (done bool, err error) {
 	if !d.dry() {
 		d.answer = &answerNote{method: s, scope: s.scope(in), port: in.Virtual.Port()}
@@ -119,6 +119,9 @@ func (s *sslMethod) follow(d *Decision, in *Input) (done bool, err error) {
 			done, err = s.records.held(d, in)
 			s.retime(d)
 			return done, err
+		}
+		if d.outcome == OutcomeNone {
+			d.missed()
 		}
 		d.record = recordNote{}
 	}

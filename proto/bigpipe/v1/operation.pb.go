@@ -1797,7 +1797,12 @@ type PoolStatistics struct {
 	Persistence *PersistOutcomes       `protobuf:"bytes,3,opt,name=persistence,proto3" json:"persistence,omitempty"`
 	Records     uint64                 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
 	// How the pool persists; none where it does not.
-	PersistMode   PersistMode `protobuf:"varint,5,opt,name=persist_mode,json=persistMode,proto3,enum=bigpipe.v1.PersistMode" json:"persist_mode,omitempty"`
+	PersistMode PersistMode `protobuf:"varint,5,opt,name=persist_mode,json=persistMode,proto3,enum=bigpipe.v1.PersistMode" json:"persist_mode,omitempty"`
+	// Of the latest connections that had a record, the part with the key that most had: 0 to 1, and 0 where there were too few. Of
+	// several dataplanes it is that of the one where it is largest.
+	LargestKeyShare float64 `protobuf:"fixed64,6,opt,name=largest_key_share,json=largestKeyShare,proto3" json:"largest_key_share,omitempty"`
+	// That key as records print it; "" when its record is gone.
+	LargestKey    string `protobuf:"bytes,7,opt,name=largest_key,json=largestKey,proto3" json:"largest_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1865,6 +1870,20 @@ func (x *PoolStatistics) GetPersistMode() PersistMode {
 		return x.PersistMode
 	}
 	return PersistMode_PERSIST_MODE_UNSPECIFIED
+}
+
+func (x *PoolStatistics) GetLargestKeyShare() float64 {
+	if x != nil {
+		return x.LargestKeyShare
+	}
+	return 0
+}
+
+func (x *PoolStatistics) GetLargestKey() string {
+	if x != nil {
+		return x.LargestKey
+	}
+	return ""
 }
 
 type UnitStatistics struct {
@@ -2357,13 +2376,16 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\anot_tls\x18\r \x01(\x04R\x06notTls\x12\x1e\n" +
 	"\n" +
 	"compressed\x18\x0e \x01(\x04R\n" +
-	"compressed\"\xf1\x01\n" +
+	"compressed\"\xbe\x02\n" +
 	"\x0ePoolStatistics\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\amembers\x18\x02 \x03(\v2\x1c.bigpipe.v1.MemberStatisticsR\amembers\x12=\n" +
 	"\vpersistence\x18\x03 \x01(\v2\x1b.bigpipe.v1.PersistOutcomesR\vpersistence\x12\x18\n" +
 	"\arecords\x18\x04 \x01(\x04R\arecords\x12:\n" +
-	"\fpersist_mode\x18\x05 \x01(\x0e2\x17.bigpipe.v1.PersistModeR\vpersistMode\"\x80\x03\n" +
+	"\fpersist_mode\x18\x05 \x01(\x0e2\x17.bigpipe.v1.PersistModeR\vpersistMode\x12*\n" +
+	"\x11largest_key_share\x18\x06 \x01(\x01R\x0flargestKeyShare\x12\x1f\n" +
+	"\vlargest_key\x18\a \x01(\tR\n" +
+	"largestKey\"\x80\x03\n" +
 	"\x0eUnitStatistics\x12%\n" +
 	"\x0euptime_seconds\x18\x01 \x01(\x04R\ruptimeSeconds\x12@\n" +
 	"\vconnections\x18\x02 \x01(\v2\x1e.bigpipe.v1.ConnectionCountersR\vconnections\x12.\n" +
