@@ -232,6 +232,9 @@ func (b *Browser) Cookies() ([]Cookie, error) {
 	return got.Cookies, err
 }
 
+// Forget removes what the browser keeps, so that it sends no cookies with what is loaded next.
+func (b *Browser) Forget() error { return b.call("Storage.clearCookies", nil, nil) }
+
 // Close ends the browser as its user would: what has to last is written to the profile.
 func (b *Browser) Close() error {
 	b.session = ""

@@ -64,6 +64,14 @@ func TestBrowser(t *testing.T) {
 		if err := b.Evaluate("nonsense", &got); err == nil {
 			t.Error("a script that fails succeeded")
 		}
+		if run == 1 {
+			if err := b.Forget(); err != nil {
+				t.Error(err)
+			}
+			if cookies, err := b.Cookies(); err != nil || len(cookies) > 0 {
+				t.Errorf("forgotten, and then %+v, %v", cookies, err)
+			}
+		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
