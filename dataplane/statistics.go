@@ -153,6 +153,7 @@ func (e *Engine) unitStatistics(r *runtime) *pb.UnitStatistics {
 			"records_evicted": records.Evicted,
 			"records_cleared": records.Cleared,
 			"long_targets":    e.connections.LongTargets(),
+			"flows_evicted":   e.connections.EvictedFlows(),
 		},
 	}
 	checked := e.health.monitors.Counts()

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -13,10 +12,10 @@ import (
 // doors watch the listening sockets of a table: an epoll descriptor for each thread, which is itself watched by the runtime's
 // poller. A goroutine and an os.File for each listener were a third of the memory of an idle virtual server.
 type doors struct {
-	once    sync.Once
-	err     error
-	list    []*door
-	running sync.WaitGroup
+	starting sync.Mutex // held by start
+	started  bool       // guarded by starting; list changes no more
+	list     []*door
+	running  sync.WaitGroup
 }
 
 // door is an epoll descriptor and the listeners behind it.
@@ -36,34 +35,25 @@ const (
 	acceptBatch = 32
 )
 
-// start opens the descriptors, the first time.
+// start opens the descriptors, the first time; where that fails the next one goes on.
 func (ds *doors) start(polls *polls) error {
-	ds.once.Do(func() {
-		for range runtime.GOMAXPROCS(0) {
-			if ds.err = ds.open(polls); ds.err != nil {
-				return
-			}
+	ds.starting.Lock()
+	defer ds.starting.Unlock()
+	for !ds.started {
+		if err := ds.open(polls); err != nil {
+			return err
 		}
-	})
-	return ds.err
+		ds.started = len(ds.list) >= runtime.GOMAXPROCS(0)
+	}
+	return nil
 }
 
 func (ds *doors) open(polls *polls) error {
-	d := &door{listeners: map[int]*Listener{}}
-	file, err := newEpoll()
+	file, raw, fd, err := newEpoll()
 	if err != nil {
 		return err
 	}
-	d.file = file
-	raw, err := file.SyscallConn()
-	if err != nil {
-		_ = file.Close()
-		return fmt.Errorf("epoll: %w", err)
-	}
-	if err := raw.Control(func(fd uintptr) { d.fd = int(fd) }); err != nil {
-		_ = file.Close()
-		return fmt.Errorf("epoll: %w", err)
-	}
+	d := &door{fd: fd, file: file, listeners: map[int]*Listener{}}
 	ds.list = append(ds.list, d)
 	ds.running.Go(func() {
 		// It returns when the file is closed.
@@ -77,7 +67,9 @@ func (ds *doors) open(polls *polls) error {
 
 // close ends the watching. All listeners must be closed.
 func (ds *doors) close() {
-	ds.once.Do(func() {}) // not started, and not to be
+	ds.starting.Lock()
+	ds.started = true // or not to be
+	ds.starting.Unlock()
 	for _, d := range ds.list {
 		_ = d.file.Close()
 	}

@@ -28,12 +28,12 @@ const (
 // socket of its own in the runtime's poller costs an os.File with four more system calls and a finalizer, 10 % of the work of a
 // connection that carries one request.
 type polls struct {
-	once    sync.Once
-	err     error
-	list    []*poll
-	next    atomic.Uint32
-	running sync.WaitGroup
-	owners  owners
+	starting sync.Mutex // held by start
+	started  bool       // guarded by starting; list changes no more
+	list     []*poll
+	next     atomic.Uint32
+	running  sync.WaitGroup
+	owners   owners
 }
 
 // poll is an epoll descriptor and what is read from it.
@@ -47,47 +47,44 @@ type poll struct {
 // pollBatch is how many events are taken at a time.
 const pollBatch = 128
 
-// start opens the descriptors, the first time.
+// start opens the descriptors, the first time; where that fails the next one goes on.
 func (ps *polls) start() error {
-	ps.once.Do(func() {
-		for range runtime.GOMAXPROCS(0) {
-			if ps.err = ps.open(); ps.err != nil {
-				return
-			}
+	ps.starting.Lock()
+	defer ps.starting.Unlock()
+	for !ps.started {
+		if err := ps.open(); err != nil {
+			return err
 		}
-	})
-	return ps.err
+		ps.started = len(ps.list) >= runtime.GOMAXPROCS(0)
+	}
+	return nil
 }
 
-// newEpoll opens an epoll descriptor that the runtime's poller can watch.
-func newEpoll() (*os.File, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+// newEpoll opens an epoll descriptor that the runtime's poller watches.
+func newEpoll() (file *os.File, raw syscall.RawConn, fd int, err error) {
+	fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, os.NewSyscallError("epoll_create", err)
+		return nil, nil, -1, os.NewSyscallError("epoll_create", err)
 	}
 	// The runtime's poller takes only what does not block.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd)
-		return nil, os.NewSyscallError("fcntl", err)
+		return nil, nil, -1, os.NewSyscallError("fcntl", err)
 	}
-	return os.NewFile(uintptr(fd), "epoll"), nil
+	file = os.NewFile(uintptr(fd), "epoll")
+	if raw, err = file.SyscallConn(); err != nil {
+		_ = file.Close()
+		return nil, nil, -1, fmt.Errorf("epoll: %w", err)
+	}
+	return file, raw, fd, nil
 }
 
 func (ps *polls) open() error {
-	file, err := newEpoll()
+	file, raw, fd, err := newEpoll()
 	if err != nil {
 		return err
 	}
-	p := &poll{file: file}
-	raw, err := p.file.SyscallConn()
-	if err != nil {
-		_ = p.file.Close()
-		return fmt.Errorf("epoll: %w", err)
-	}
-	if err := raw.Control(func(fd uintptr) { p.fd = int(fd) }); err != nil {
-		_ = p.file.Close()
-		return fmt.Errorf("epoll: %w", err)
-	}
+	p := &poll{fd: fd, file: file}
 	ps.list = append(ps.list, p)
 	ps.running.Go(func() {
 		// It returns when the file is closed.
@@ -103,7 +100,9 @@ func (ps *polls) open() error {
 
 // close ends the watching. No socket may be watched any more.
 func (ps *polls) close() {
-	ps.once.Do(func() {}) // not started, and not to be
+	ps.starting.Lock()
+	ps.started = true // or not to be
+	ps.starting.Unlock()
 	for _, p := range ps.list {
 		_ = p.file.Close()
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // An event that was meant for an earlier owner of a descriptor reaches nobody.
@@ -238,5 +240,37 @@ func TestHowMembersConnectionEnds(t *testing.T) {
 				t.Errorf("the member sees %v", err)
 			}
 		})
+	}
+}
+
+// Who finds no descriptor left when the first listener comes does not stay without events for ever.
+func TestPollsStartAgain(t *testing.T) {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	var ps polls
+	var ds doors
+	defer func() {
+		ds.close()
+		ps.close()
+	}()
+	none := before
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	first := errors.Join(ps.start(), ds.start(&ps))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(first, unix.EMFILE) {
+		t.Errorf("without descriptors: %v", first)
+	}
+	if err := errors.Join(ps.start(), ds.start(&ps)); err != nil {
+		t.Errorf("with descriptors again: %v", err)
+	}
+	if len(ps.list) == 0 || len(ds.list) == 0 {
+		t.Error("nothing was opened")
 	}
 }

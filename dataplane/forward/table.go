@@ -101,10 +101,14 @@ func (t *Table) Most() int { return int(t.most.Load()) }
 // LongTargets is how many requests were answered 414 since the last ResetCounts (rule J-20).
 func (t *Table) LongTargets() uint64 { return t.longTargets.Load() }
 
-// ResetCounts begins again: with the connections that are open, and without a long target.
+// EvictedFlows is how many flows of UDP were ended to make room for others since the last ResetCounts.
+func (t *Table) EvictedFlows() uint64 { return t.udp.evicted.Load() }
+
+// ResetCounts begins again: with the connections that are open, without a long target and without a flow that was ended.
 func (t *Table) ResetCounts() {
 	t.most.Store(t.open.Load())
 	t.longTargets.Store(0)
+	t.udp.evicted.Store(0)
 }
 
 // each calls fn for the flows of a shard, which cannot end while it runs.

@@ -129,6 +129,23 @@ func newUDPLab(t testing.TB, listen string, set Settings) *udpLab {
 	return b
 }
 
+// beside is another virtual server of the same table and pools.
+func (b *udpLab) beside() *udpLab {
+	b.t.Helper()
+	other := &udpLab{t: b.t, table: b.table, set: b.set}
+	other.set.Counters = pool.NewCounters()
+	var err error
+	if other.l, err = ListenUDP(b.table, netip.MustParseAddrPort("127.0.0.1:0"), other.set); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		other.l.Drain(ctx)
+	})
+	return other
+}
+
 // udpClient is a client's socket that is connected to the virtual server: it receives from that address alone.
 type udpClient struct {
 	t testing.TB

@@ -364,10 +364,20 @@ func (l *UDPListener) open(key *udpKey, datagram int) *udpFlow {
 	return f
 }
 
+// flowReserve is the share of the limit that is left to virtual servers whose worker has no flow to give up: those of another
+// worker cannot be ended here, and one whose clients are many would leave no place to others.
+const flowReserve = 16
+
 // admit makes room for another flow where all places are taken: the one goes that was used longest ago, of the same virtual
 // server or of the one that began the last flow.
 func (w *udpWorker) admit(l *UDPListener) bool {
-	return w.owner.open.Load() < w.owner.limit.Load() || w.evict(l, nil)
+	all := w.owner
+	for limit := all.limit.Load(); all.open.Load() >= limit; {
+		if !w.evict(l, nil) {
+			return all.open.Load() <= limit+limit/flowReserve
+		}
+	}
+	return true
 }
 
 // evict ends a flow of a virtual server, or of the one that began the last flow, but not the given one.
@@ -382,6 +392,7 @@ func (w *udpWorker) evict(l *UDPListener, but *udpFlow) bool {
 		}
 		if f != nil {
 			f.end()
+			w.owner.evicted.Add(1)
 			return true
 		}
 	}

@@ -260,6 +260,30 @@ func TestUDPLimits(t *testing.T) {
 		if len(clients) != 2 || clients[two.LocalAddr().String()] {
 			t.Errorf("%v, without %s", clients, two.LocalAddr())
 		}
+		if n := b.table.EvictedFlows(); n != 1 {
+			t.Errorf("%d flows counted as evicted", n)
+		}
+		if b.table.ResetCounts(); b.table.EvictedFlows() != 0 {
+			t.Error("not counted from zero again")
+		}
+	})
+	t.Run("other_virtual_server", func(t *testing.T) { // whose clients take all places, which are another worker's
+		b := udpLabOf(t, newUDPOrigin(t, "s", "127.0.0.11:0", nil))
+		b.table.udp.limit.Store(32)
+		for range 33 {
+			b.dial("").ask("x")
+		}
+		other := b.beside()
+		for range 8 {
+			other.dial("").ask("x")
+		}
+		if n := b.table.Len(); n > 34 {
+			t.Errorf("%d flows", n)
+		}
+		b.dial("").ask("x")
+		if n := b.table.Len(); n > 32 {
+			t.Errorf("%d flows stay", n)
+		}
 	})
 }
 

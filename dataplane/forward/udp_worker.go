@@ -18,6 +18,8 @@ type udpFlows struct {
 	table *Table
 	limit atomic.Int64 // flows at most
 	open  atomic.Int64 // flows now
+	// evicted counts the flows that made room for others.
+	evicted atomic.Uint64
 
 	mu      sync.Mutex
 	workers []*udpWorker // made with the first listener
@@ -146,20 +148,11 @@ type slot struct {
 }
 
 func newUDPWorker(f *udpFlows) (*udpWorker, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	file, raw, fd, err := newEpoll()
 	if err != nil {
-		return nil, os.NewSyscallError("epoll_create1", err)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that the runtime's poller takes it
-		_ = unix.Close(fd)
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	w := &udpWorker{owner: f, fd: fd, file: os.NewFile(uintptr(fd), "flows"), heldBy: -1, all: map[*UDPListener]struct{}{}}
-	raw, err := w.file.SyscallConn()
-	if err != nil {
-		_ = w.file.Close()
 		return nil, err
 	}
+	w := &udpWorker{owner: f, fd: fd, file: file, heldBy: -1, all: map[*UDPListener]struct{}{}}
 	f.running.Go(func() { w.run(raw) })
 	return w, nil
 }
