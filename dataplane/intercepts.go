@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"bigpipe/dataplane/forward"
 	"bigpipe/dataplane/intercept"
@@ -21,7 +23,9 @@ type intercepts struct {
 	// marker is a file that is there while the kernel may have rules of ours; "" without a state directory. A process that is
 	// killed leaves both.
 	marker string
-	fault  string // the last error, which is logged once
+	// fault is the last error, which is logged once, refused the reason that virtual servers were given for it; "" without.
+	fault, refused string
+	retryAt        time.Time // when to try again; zero: not
 }
 
 const interceptMarker = "intercepting"
@@ -63,8 +67,8 @@ func (x *intercepts) close() error {
 	return err
 }
 
-// intercept makes the kernel deliver to those that listen now. What fails is why they are not in effect. The caller holds the
-// engine's lock.
+// intercept makes the kernel deliver to those that listen now. What fails is why they are not in effect, and is tried again. The
+// caller holds the engine's lock.
 func (e *Engine) intercept() {
 	var targets []intercept.Target
 	var gateways []netip.Addr
@@ -111,20 +115,39 @@ func (e *Engine) intercept() {
 	if err == nil {
 		err = e.intercepts.kernel.Set(targets)
 	}
-	fault := ""
+	e.intercepts.refuse(on, err)
+	var faults []string
 	if err != nil {
-		fault = "packets are not intercepted: " + err.Error()
-		for _, v := range on {
-			v.setReason(fault)
-		}
+		faults = append(faults, e.intercepts.refused)
 	}
 	if err := e.intercepts.kernel.SetGateways(gateways); err != nil {
-		fault += "; gateways: " + err.Error()
+		faults = append(faults, "gateways: "+err.Error())
 	}
+	e.intercepts.retryAt = time.Time{}
+	if len(faults) > 0 {
+		e.intercepts.retryAt = time.Now().Add(longestPause)
+	}
+	fault := strings.Join(faults, "; ")
 	if fault != "" && fault != e.intercepts.fault {
 		e.log.Error("virtual servers for addresses of others are not whole", "reason", fault)
 	}
 	e.intercepts.fault = fault
+}
+
+// refuse gives virtual servers the reason why nothing is delivered to them, or takes back the one that they were given.
+func (x *intercepts) refuse(on []*virtual, err error) {
+	before := x.refused
+	if x.refused = ""; err != nil {
+		x.refused = "packets are not intercepted: " + err.Error()
+	}
+	for _, v := range on {
+		switch {
+		case err != nil:
+			v.setReason(x.refused)
+		case before != "" && v.reason() == before:
+			v.setReason(v.wanted.reason)
+		}
+	}
 }
 
 // intercepted fills a plan in for a virtual server that takes what is sent to addresses of others; false if it does not.

@@ -321,3 +321,30 @@ func TestTranslateDisabled(t *testing.T) {
 		t.Errorf("the end left %q", left)
 	}
 }
+
+// What cannot be intercepted is not in effect, and is as soon as it can.
+func TestInterceptionComesBack(t *testing.T) {
+	if !namespace.Enter(t) {
+		return
+	}
+	dir := t.TempDir()
+	s := newSite(t, dir, "")
+	marker := filepath.Join(dir, interceptMarker)
+	if err := os.Mkdir(marker, 0o700); err != nil { // so that it cannot be noted that there are rules
+		t.Fatal(err)
+	}
+	missing := s.apply(stickyPool("10.2.1.9:3128"), virtualServer("0.0.0.0:0", "caches"))
+	if got := reasons(missing); !strings.Contains(got, "packets are not intercepted") || len(ours(t)) != 0 {
+		t.Fatalf("%s, rules %q", got, ours(t))
+	}
+	if err := os.Remove(marker); err != nil {
+		t.Fatal(err)
+	}
+	s.engine.mu.Lock()
+	s.engine.intercepts.retryAt = time.Now()
+	s.engine.mu.Unlock()
+	eventually(t, "it is in effect", func() bool { return len(s.engine.Status().GetNotInEffect()) == 0 })
+	if len(ours(t)) == 0 {
+		t.Error("the kernel has no rules")
+	}
+}

@@ -62,17 +62,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, DefaultDrainTimeout)
 	o.HandOverTimeout = cmp.Or(o.HandOverTimeout, DefaultHandOverTimeout)
-	l, err := o.listen(ctx)
+	e, l, err := o.begin(ctx)
 	if err != nil {
-		o.Taken.Close()
 		return err
 	}
 	defer func() { _ = l.Close() }() // the server has closed it, if there was one
-	e, err := NewEngine(o.EngineOptions)
-	if err != nil {
-		keepPath(l) // it may be that of the one that goes on
-		return err
-	}
 	g, giving := o.give(e, l)
 	transport := insecure.NewCredentials()
 	if o.TLS != nil && l.Addr().Network() == "tcp" {
@@ -100,7 +94,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if err == nil {
 		stopServer(server)
-		err = <-served
+		if err = <-served; errors.Is(err, grpc.ErrServerStopped) { // before it had begun
+			err = nil
+		}
 	}
 	drain, cancel := context.WithTimeout(context.Background(), o.DrainTimeout)
 	defer cancel()
@@ -108,8 +104,48 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// listen opens the service's address, unless there is a socket already.
-func (o *Options) listen(ctx context.Context) (net.Listener, error) {
+// begin starts the engine and listens for the service.
+func (o *Options) begin(ctx context.Context) (*Engine, net.Listener, error) {
+	l, err := o.listenFirst(ctx)
+	if err != nil {
+		o.Taken.Close()
+		return nil, nil, err
+	}
+	e, err := NewEngine(o.EngineOptions)
+	if err != nil {
+		if l != nil {
+			keepPath(l) // it may be that of the one that goes on
+			_ = l.Close()
+		}
+		return nil, nil, err
+	}
+	if l == nil {
+		if l, err = Listen(ctx, o.Listen, o.TLS != nil); err != nil {
+			now, cancel := context.WithCancel(ctx)
+			cancel()
+			e.Close(now)
+			return nil, nil, err
+		}
+	}
+	return e, l, nil
+}
+
+// listenFirst returns the listener of the service where that is there already, or another dataplane gives up for this one, which must
+// not happen in vain. Else it is nil: the service listens when the virtual servers do, so that who reaches it finds the dataplane
+// ready. What would keep it from listening then is an error at once, as far as that can be seen.
+func (o *Options) listenFirst(ctx context.Context) (net.Listener, error) {
+	if l, err := o.inherited(); l != nil || err != nil {
+		return l, err
+	}
+	l, err := Listen(ctx, o.Listen, o.TLS != nil)
+	if err != nil || o.Taken != nil {
+		return l, err
+	}
+	return nil, l.Close()
+}
+
+// inherited is the listener of a socket that is there already; nil: there is none.
+func (o *Options) inherited() (net.Listener, error) {
 	if o.Listener != nil {
 		return o.Listener, nil
 	}
@@ -125,10 +161,7 @@ func (o *Options) listen(ctx context.Context) (net.Listener, error) {
 		}
 		return l, err
 	}
-	if l, err := o.Sockets.Listener(managed); l != nil || err != nil {
-		return l, err
-	}
-	return Listen(ctx, o.Listen, o.TLS != nil)
+	return o.Sockets.Listener(managed)
 }
 
 func serviceName(address string) string { return "service " + address }

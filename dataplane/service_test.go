@@ -309,6 +309,57 @@ func TestListen(t *testing.T) {
 	}
 }
 
+// Who reaches the service finds the virtual servers ready: it does not listen while what was applied last is still being read.
+func TestServiceListensLast(t *testing.T) {
+	dir := t.TempDir()
+	before, err := lockDir(dir, patience) // a process that ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logged{}
+	socket := filepath.Join(dir, "d.sock")
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{
+			EngineOptions: EngineOptions{StateDir: dir, Log: log.logger()}, Listen: "unix://" + socket,
+			Ready: func(*Engine) { close(ready) },
+		})
+	}()
+	reached := func() bool {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			return false
+		}
+		c.Close()
+		return true
+	}
+	time.Sleep(lockInterval) // it waits for the directory
+	for range 10 {
+		if reached() {
+			t.Fatal("it listens before it has begun")
+		}
+		time.Sleep(lockInterval / 10)
+	}
+	before.Close()
+	<-ready
+	if !reached() {
+		t.Error("it is ready and does not listen")
+	}
+	// A second one says so before it does anything.
+	if err := Run(ctx, Options{EngineOptions: EngineOptions{StateDir: t.TempDir()}, Listen: "unix://" + socket}); err == nil ||
+		!strings.Contains(err.Error(), "another process serves it") {
+		t.Errorf("a second one: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket's path stays: %v", err)
+	}
+}
+
 // BenchmarkDelta measures one changed pool among 10,000 pools and virtual servers, which do not listen.
 func BenchmarkDelta(b *testing.B) {
 	s := newSite(b, b.TempDir(), "")

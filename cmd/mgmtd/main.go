@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"bigpipe/cmd/internal/classfile"
 	"bigpipe/cmd/internal/daemon"
@@ -186,5 +187,8 @@ func (p *program) serveAdmin(ctx context.Context, l admin, server pb.AdminServer
 	late := time.AfterFunc(grace, g.Stop)
 	defer late.Stop()
 	g.GracefulStop()
-	return <-served
+	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // it was stopped before it had begun
+		return err
+	}
+	return nil
 }
