@@ -33,7 +33,10 @@ func (e *evaluator) resolveAll(statements []*grammar.Statement) []*grammar.State
 	return resolved
 }
 
-// ask asks for the addresses of hosts, for many at a time: that one is not there may take seconds to turn out. As soon as the
+// askedAtOnce is how many hosts are asked for at a time: a slow resolver that answers one after the other still has time for each.
+const askedAtOnce = 10
+
+// ask asks for the addresses of hosts, for several at a time: that one is not there may take seconds to turn out. As soon as the
 // faults of further ones would not be shown, they are not asked for.
 func (e *evaluator) ask(hosts []string) {
 	if e.options.Resolve == nil {
@@ -41,7 +44,7 @@ func (e *evaluator) ask(hosts []string) {
 	}
 	for len(hosts) > 0 && e.missing < maxShown {
 		var some []string
-		for len(hosts) > 0 && len(some) < maxShown-e.missing {
+		for len(hosts) > 0 && len(some) < min(maxShown-e.missing, askedAtOnce) {
 			if _, asked := e.hosts[hosts[0]]; !asked {
 				e.hosts[hosts[0]] = ""
 				some = append(some, hosts[0])
