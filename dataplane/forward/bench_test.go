@@ -2,6 +2,7 @@ package forward
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -118,5 +119,27 @@ func BenchmarkConnect(b *testing.B) {
 			}
 		}
 		c.Close()
+	}
+}
+
+// BenchmarkPages relays a page whose links get the route, and an image of the same bytes.
+func BenchmarkPages(b *testing.B) {
+	page, _ := manyLinks(80)
+	for name, answer := range map[string]string{
+		"chunked": fmt.Sprintf("%s%s\r\n%x\r\n%s\r\n0\r\n\r\n", html, coded, len(page), page),
+		"image":   fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n", coded, len(page), page),
+	} {
+		b.Run(name, func(b *testing.B) {
+			o := newOrigin(b, "s", "127.0.0.11:0", script(answer))
+			p := routedLab(b, nil, o).dial()
+			b.SetBytes(int64(len(page)))
+			b.ReportAllocs()
+			for b.Loop() {
+				p.send(get())
+				if got := p.response(); len(got) < len(page) {
+					b.Fatal(len(got))
+				}
+			}
+		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -282,6 +284,68 @@ func TestLargePages(t *testing.T) {
 	connections(t, o, 1)
 }
 
+// Pages of any size, framing and pace on one connection become what they should, whether the member's connection is the client's own
+// or shared.
+func TestAnyPages(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared_%t", shared), func(t *testing.T) {
+			pages := make(chan []string, 1)
+			o := newOrigin(t, "s", "127.0.0.11:0", func(o *origin, p *peer) {
+				for o.read(p) != "" {
+					for _, piece := range <-pages {
+						p.send(piece)
+					}
+				}
+			})
+			b := sharing(t, routedPool(o), func(s *Settings) {
+				if !shared {
+					s.OneConnect = nil
+				}
+			})
+			p := b.dial()
+			rapid.Check(t, func(t *rapid.T) {
+				var page, want strings.Builder
+				for range rapid.IntRange(0, 40).Draw(t, "links") {
+					fill := strings.Repeat(" ", rapid.IntRange(0, 3000).Draw(t, "fill"))
+					page.WriteString(fill + link)
+					want.WriteString(fill + routed)
+				}
+				pages <- drawSent(t, page.String())
+				p.send(get())
+				head, body, _ := strings.Cut(p.response(), "\r\n\r\n")
+				if strings.Contains(head, "Transfer-Encoding") {
+					body = unchunked(body)
+				}
+				if body != want.String() {
+					t.Fatalf("%d bytes became %d, not %d: %q", page.Len(), len(body), want.Len(), head)
+				}
+			})
+			connections(t, o, 1)
+		})
+	}
+}
+
+// drawSent draws how a member sends a page: its framing, and the pieces.
+func drawSent(t *rapid.T, page string) (pieces []string) {
+	text := fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", html, len(page), page)
+	if rapid.Bool().Draw(t, "chunked") {
+		var b strings.Builder
+		b.WriteString(html + coded + "\r\n")
+		for len(page) > 0 {
+			n := min(len(page), rapid.IntRange(1, 20_000).Draw(t, "chunk"))
+			fmt.Fprintf(&b, "%x\r\n%s\r\n", n, page[:n])
+			page = page[n:]
+		}
+		text = b.String() + "0\r\n\r\n"
+	}
+	for len(text) > 0 {
+		n := min(len(text), rapid.IntRange(1, 40_000).Draw(t, "piece"))
+		pieces = append(pieces, text[:n])
+		text = text[n:]
+	}
+	return pieces
+}
+
 // unchunked is what a chunked body holds.
 func unchunked(body string) string {
 	var b strings.Builder
@@ -423,26 +487,5 @@ func TestLinksUpgrade(t *testing.T) {
 	p.send(get("Upgrade: chat", "Connection: Upgrade"))
 	if got := p.bytes(len(answer)); got != answer {
 		t.Errorf("%q", got)
-	}
-}
-
-func BenchmarkPages(b *testing.B) {
-	page, _ := manyLinks(80)
-	for name, answer := range map[string]string{
-		"chunked": fmt.Sprintf("%s%s\r\n%x\r\n%s\r\n0\r\n\r\n", html, coded, len(page), page),
-		"image":   fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n", coded, len(page), page),
-	} {
-		b.Run(name, func(b *testing.B) {
-			o := newOrigin(b, "s", "127.0.0.11:0", script(answer))
-			p := routedLab(b, nil, o).dial()
-			b.SetBytes(int64(len(page)))
-			b.ReportAllocs()
-			for b.Loop() {
-				p.send(get())
-				if got := p.response(); len(got) < len(page) {
-					b.Fatal(len(got))
-				}
-			}
-		})
 	}
 }
