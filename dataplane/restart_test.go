@@ -48,10 +48,12 @@ func (s *site) visitors(n int) visitors {
 	return v
 }
 
-// whoFrom is who answers a client.
-func (s *site) whoFrom(client string) string {
+// whoFrom is who answers a client at the virtual server web, whoAt at another one.
+func (s *site) whoFrom(client string) string { s.t.Helper(); return s.whoAt(client, web) }
+
+func (s *site) whoAt(client, virtual string) string {
 	s.t.Helper()
-	c, err := s.dialFrom(client, web)
+	c, err := s.dialFrom(client, virtual)
 	if err != nil {
 		s.t.Fatal(err)
 	}

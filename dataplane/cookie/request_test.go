@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func lines(text ...string) [][]byte {
@@ -254,4 +256,26 @@ func BenchmarkRead(b *testing.B) {
 		var f Found
 		inClear.Read(&f, line, name, webMember)
 	}
+}
+
+// TestValuesWork: pain 1: however a line is made of separators and names, a cookie is looked at once: there are as many values as
+// the line, cut at semicolons, has cookies of the name, and each part comes in its place.
+func TestValuesWork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		line := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{";", ",", "=", "N", "N=", "N=1", " ", "\t", "a=2", `"`}), 0, 400).Draw(t, "line"), "")
+		var want []string
+		for cookie := range strings.SplitSeq(line, ";") {
+			key, value, _ := strings.Cut(cookie, "=")
+			if strings.Trim(key, " \t") == "N" {
+				want = append(want, strings.Trim(value, " \t"))
+			}
+		}
+		looked := 0
+		got := collect(Named("N"), line)
+		var f Found
+		inClear.Read(&f, []byte(line), Named("N"), func(netip.AddrPort) (int, uint64, bool) { looked++; return 0, 0, false })
+		if !slices.Equal(got, want) || looked > 2*len(want) {
+			t.Fatalf("%q: %q, want %q; %d look-ups", line, got, want, looked)
+		}
+	})
 }
