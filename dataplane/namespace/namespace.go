@@ -127,6 +127,22 @@ func route(device, gateway string) error {
 	return err
 }
 
+// Limit lets a device send so many bytes a second.
+func Limit(t *testing.T, device string, rate uint64) {
+	t.Helper()
+	const burst, queue = 32 << 10, 128 << 10 // bytes
+	link, err := netlink.LinkByName(device)
+	if err == nil {
+		err = netlink.QdiscReplace(&netlink.Tbf{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+			Rate:       rate, Limit: queue, Buffer: netlink.Xmittime(rate, burst),
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Addresses returns the addresses of a device with their prefixes, without link-local ones.
 func Addresses(t *testing.T, device string) []string {
 	t.Helper()
