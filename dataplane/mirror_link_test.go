@@ -213,8 +213,9 @@ func TestPain77(t *testing.T) {
 		t.Errorf("%d behind", n)
 	}
 	far.stalled.Unlock()
-	eventually(t, "all is told", func() bool { return counter(MirrorBehind) == 0 })
-	if n := counter("mirror_published") - before; n < hot || n > 3*hot {
+	// The last batch is on its way for a moment after nothing is behind.
+	eventually(t, "all is told", func() bool { return counter(MirrorBehind) == 0 && counter("mirror_published")-before >= hot })
+	if n := counter("mirror_published") - before; n > 3*hot {
 		t.Errorf("%d entries of %d changes of %d records", n, 10*hot, hot)
 	}
 	eventually(t, "the last batch is taken", func() bool { return second.engine.records.Len() == first.engine.records.Len() })

@@ -95,7 +95,16 @@ func (f failures) status() error {
 	return status.Error(code, strings.Join(texts, "\n"))
 }
 
-// queryStatus is status for a query.
+// unanswered are the dataplanes that an answer lacks.
+func (f failures) unanswered() []*pb.Unanswered {
+	var list []*pb.Unanswered
+	for _, x := range f.list {
+		list = append(list, &pb.Unanswered{Dataplane: x.dataplane, Reason: x.reason})
+	}
+	return list
+}
+
+// queryStatus is status for a query; see unanswered for what an answer lacks that stands.
 func (f failures) queryStatus() error {
 	if !f.total() {
 		return nil

@@ -109,3 +109,44 @@ func TestDryRun_kept(t *testing.T) {
 		t.Errorf("exit %d\n%s\nthe load: exit %d\n%s", dry.exit, dry.errors(), loaded.exit, loaded.errors())
 	}
 }
+
+// An answer over the API that lacks a dataplane names it; a command that one did not carry out says what the others did.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	dataplanes, a := showAdminWith(t, Config{AskTimeout: 200 * time.Millisecond}, 2)
+	answers := map[string]func() ([]*pb.Unanswered, int, error){
+		"explain": func() ([]*pb.Unanswered, int, error) {
+			r, err := a.client.Explain(t.Context(), &pb.ExplainRequest{Pool: "web", Client: "127.0.0.1"})
+			return r.GetUnanswered(), len(r.GetReplies()), err
+		},
+		"forecast": func() ([]*pb.Unanswered, int, error) {
+			r, err := a.client.Forecast(t.Context(), &pb.ForecastRequest{Node: "10.1.1.1"})
+			return r.GetUnanswered(), 1, err
+		},
+		"statistics": func() ([]*pb.Unanswered, int, error) {
+			r, err := a.client.Statistics(t.Context(), &pb.StatisticsRequest{})
+			return r.GetUnanswered(), 1, err
+		},
+	}
+	for name, ask := range answers {
+		if list, _, err := ask(); len(list) != 0 || err != nil {
+			t.Errorf("%s of both: %v lack, %v", name, list, err)
+		}
+	}
+	dataplanes[1].set(func() { dataplanes[1].hung = true })
+	for name, ask := range answers {
+		list, n, err := ask()
+		if n != 1 || err != nil || len(list) != 1 || list[0].GetDataplane() != "dp1" || list[0].GetReason() != "no answer within 200ms" {
+			t.Errorf("%s of one: %d answers, %v lack, %v", name, n, list, err)
+		}
+	}
+	_, err := a.client.ClearRecords(t.Context(), &pb.ClearRecordsRequest{})
+	if st := status.Convert(err); st.Code() != codes.Aborted || st.Message() != "2 cleared on the others\ndataplane dp1: no answer within 200ms" {
+		t.Errorf("clear: %v", err)
+	}
+	dataplanes[0].set(func() { dataplanes[0].hung = true })
+	_, err = a.client.ClearRecords(t.Context(), &pb.ClearRecordsRequest{})
+	if st := status.Convert(err); st.Message() != "dataplane dp0: no answer within 200ms\ndataplane dp1: no answer within 200ms" {
+		t.Errorf("clear on none: %v", err)
+	}
+}

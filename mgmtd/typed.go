@@ -202,24 +202,30 @@ func (s *Server) ListConnections(r *pb.ListConnectionsRequest, stream grpc.Serve
 // ClearRecords implements the Admin service.
 func (s *Server) ClearRecords(ctx context.Context, r *pb.ClearRecordsRequest) (*pb.ClearRecordsReply, error) {
 	cleared, failed := s.clear(ctx, r.GetFilter())
-	return &pb.ClearRecordsReply{Cleared: cleared}, failed.status()
+	err := failed.status()
+	if err != nil && !failed.total() { // an error has no reply beside it
+		st := status.Convert(err)
+		err = status.Errorf(st.Code(), "%d cleared on the others\n%s", cleared, st.Message())
+	}
+	return &pb.ClearRecordsReply{Cleared: cleared}, err
 }
 
 // Explain implements the Admin service.
 func (s *Server) Explain(ctx context.Context, r *pb.ExplainRequest) (*pb.AdminExplainReply, error) {
 	replies, failed := s.explain(ctx, r)
-	return &pb.AdminExplainReply{Replies: replies}, failed.queryStatus()
+	return &pb.AdminExplainReply{Replies: replies, Unanswered: failed.unanswered()}, failed.queryStatus()
 }
 
 // Forecast implements the Admin service.
 func (s *Server) Forecast(ctx context.Context, r *pb.ForecastRequest) (*pb.ForecastReply, error) {
 	members, failed := s.forecast(ctx, r)
-	return &pb.ForecastReply{Members: members}, failed.queryStatus()
+	return &pb.ForecastReply{Members: members, Unanswered: failed.unanswered()}, failed.queryStatus()
 }
 
 // Statistics implements the Admin service.
 func (s *Server) Statistics(ctx context.Context, r *pb.StatisticsRequest) (*pb.StatisticsReply, error) {
 	stats, failed := s.statistics(ctx, r)
+	stats.Unanswered = failed.unanswered()
 	return stats, failed.queryStatus()
 }
 

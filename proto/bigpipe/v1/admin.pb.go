@@ -1273,6 +1273,7 @@ func (x *DataplaneStatus) GetNotInEffect() []*NotInEffect {
 type AdminExplainReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replies       []*ExplainReply        `protobuf:"bytes,1,rep,name=replies,proto3" json:"replies,omitempty"`
+	Unanswered    []*Unanswered          `protobuf:"bytes,2,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1310,6 +1311,13 @@ func (*AdminExplainReply) Descriptor() ([]byte, []int) {
 func (x *AdminExplainReply) GetReplies() []*ExplainReply {
 	if x != nil {
 		return x.Replies
+	}
+	return nil
+}
+
+func (x *AdminExplainReply) GetUnanswered() []*Unanswered {
+	if x != nil {
+		return x.Unanswered
 	}
 	return nil
 }
@@ -1412,9 +1420,12 @@ const file_bigpipe_v1_admin_proto_rawDesc = "" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevision\x12;\n" +
-	"\rnot_in_effect\x18\x05 \x03(\v2\x17.bigpipe.v1.NotInEffectR\vnotInEffect\"G\n" +
+	"\rnot_in_effect\x18\x05 \x03(\v2\x17.bigpipe.v1.NotInEffectR\vnotInEffect\"\x7f\n" +
 	"\x11AdminExplainReply\x122\n" +
-	"\areplies\x18\x01 \x03(\v2\x18.bigpipe.v1.ExplainReplyR\areplies*t\n" +
+	"\areplies\x18\x01 \x03(\v2\x18.bigpipe.v1.ExplainReplyR\areplies\x126\n" +
+	"\n" +
+	"unanswered\x18\x02 \x03(\v2\x16.bigpipe.v1.UnansweredR\n" +
+	"unanswered*t\n" +
 	"\vExecuteMode\x12\x1c\n" +
 	"\x18EXECUTE_MODE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14EXECUTE_MODE_COMMAND\x10\x01\x12\x15\n" +
@@ -1487,21 +1498,22 @@ var file_bigpipe_v1_admin_proto_goTypes = []any{
 	(*NotInEffect)(nil),            // 24: bigpipe.v1.NotInEffect
 	(*Object)(nil),                 // 25: bigpipe.v1.Object
 	(*ExplainReply)(nil),           // 26: bigpipe.v1.ExplainReply
-	(*ListRecordsRequest)(nil),     // 27: bigpipe.v1.ListRecordsRequest
-	(*ClearRecordsRequest)(nil),    // 28: bigpipe.v1.ClearRecordsRequest
-	(*ExplainRequest)(nil),         // 29: bigpipe.v1.ExplainRequest
-	(*ForecastRequest)(nil),        // 30: bigpipe.v1.ForecastRequest
-	(*ListConnectionsRequest)(nil), // 31: bigpipe.v1.ListConnectionsRequest
-	(*StatisticsRequest)(nil),      // 32: bigpipe.v1.StatisticsRequest
-	(*ResetStatisticsRequest)(nil), // 33: bigpipe.v1.ResetStatisticsRequest
-	(*WatchStatesRequest)(nil),     // 34: bigpipe.v1.WatchStatesRequest
-	(*ListRecordsReply)(nil),       // 35: bigpipe.v1.ListRecordsReply
-	(*ClearRecordsReply)(nil),      // 36: bigpipe.v1.ClearRecordsReply
-	(*ForecastReply)(nil),          // 37: bigpipe.v1.ForecastReply
-	(*ListConnectionsReply)(nil),   // 38: bigpipe.v1.ListConnectionsReply
-	(*StatisticsReply)(nil),        // 39: bigpipe.v1.StatisticsReply
-	(*ResetStatisticsReply)(nil),   // 40: bigpipe.v1.ResetStatisticsReply
-	(*NodeState)(nil),              // 41: bigpipe.v1.NodeState
+	(*Unanswered)(nil),             // 27: bigpipe.v1.Unanswered
+	(*ListRecordsRequest)(nil),     // 28: bigpipe.v1.ListRecordsRequest
+	(*ClearRecordsRequest)(nil),    // 29: bigpipe.v1.ClearRecordsRequest
+	(*ExplainRequest)(nil),         // 30: bigpipe.v1.ExplainRequest
+	(*ForecastRequest)(nil),        // 31: bigpipe.v1.ForecastRequest
+	(*ListConnectionsRequest)(nil), // 32: bigpipe.v1.ListConnectionsRequest
+	(*StatisticsRequest)(nil),      // 33: bigpipe.v1.StatisticsRequest
+	(*ResetStatisticsRequest)(nil), // 34: bigpipe.v1.ResetStatisticsRequest
+	(*WatchStatesRequest)(nil),     // 35: bigpipe.v1.WatchStatesRequest
+	(*ListRecordsReply)(nil),       // 36: bigpipe.v1.ListRecordsReply
+	(*ClearRecordsReply)(nil),      // 37: bigpipe.v1.ClearRecordsReply
+	(*ForecastReply)(nil),          // 38: bigpipe.v1.ForecastReply
+	(*ListConnectionsReply)(nil),   // 39: bigpipe.v1.ListConnectionsReply
+	(*StatisticsReply)(nil),        // 40: bigpipe.v1.StatisticsReply
+	(*ResetStatisticsReply)(nil),   // 41: bigpipe.v1.ResetStatisticsReply
+	(*NodeState)(nil),              // 42: bigpipe.v1.NodeState
 }
 var file_bigpipe_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: bigpipe.v1.ExecuteHeader.mode:type_name -> bigpipe.v1.ExecuteMode
@@ -1524,37 +1536,38 @@ var file_bigpipe_v1_admin_proto_depIdxs = []int32{
 	19, // 17: bigpipe.v1.ListDataplanesReply.dataplanes:type_name -> bigpipe.v1.DataplaneStatus
 	24, // 18: bigpipe.v1.DataplaneStatus.not_in_effect:type_name -> bigpipe.v1.NotInEffect
 	26, // 19: bigpipe.v1.AdminExplainReply.replies:type_name -> bigpipe.v1.ExplainReply
-	4,  // 20: bigpipe.v1.Admin.Execute:input_type -> bigpipe.v1.ExecuteRequest
-	10, // 21: bigpipe.v1.Admin.GetConfig:input_type -> bigpipe.v1.GetConfigRequest
-	13, // 22: bigpipe.v1.Admin.ListRevisions:input_type -> bigpipe.v1.ListRevisionsRequest
-	16, // 23: bigpipe.v1.Admin.WatchRevisions:input_type -> bigpipe.v1.WatchRevisionsRequest
-	17, // 24: bigpipe.v1.Admin.ListDataplanes:input_type -> bigpipe.v1.ListDataplanesRequest
-	27, // 25: bigpipe.v1.Admin.ListRecords:input_type -> bigpipe.v1.ListRecordsRequest
-	28, // 26: bigpipe.v1.Admin.ClearRecords:input_type -> bigpipe.v1.ClearRecordsRequest
-	29, // 27: bigpipe.v1.Admin.Explain:input_type -> bigpipe.v1.ExplainRequest
-	30, // 28: bigpipe.v1.Admin.Forecast:input_type -> bigpipe.v1.ForecastRequest
-	31, // 29: bigpipe.v1.Admin.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
-	32, // 30: bigpipe.v1.Admin.Statistics:input_type -> bigpipe.v1.StatisticsRequest
-	33, // 31: bigpipe.v1.Admin.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
-	34, // 32: bigpipe.v1.Admin.WatchStates:input_type -> bigpipe.v1.WatchStatesRequest
-	5,  // 33: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
-	11, // 34: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
-	14, // 35: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
-	12, // 36: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
-	18, // 37: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
-	35, // 38: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
-	36, // 39: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
-	20, // 40: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
-	37, // 41: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
-	38, // 42: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
-	39, // 43: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
-	40, // 44: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
-	41, // 45: bigpipe.v1.Admin.WatchStates:output_type -> bigpipe.v1.NodeState
-	33, // [33:46] is the sub-list for method output_type
-	20, // [20:33] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	27, // 20: bigpipe.v1.AdminExplainReply.unanswered:type_name -> bigpipe.v1.Unanswered
+	4,  // 21: bigpipe.v1.Admin.Execute:input_type -> bigpipe.v1.ExecuteRequest
+	10, // 22: bigpipe.v1.Admin.GetConfig:input_type -> bigpipe.v1.GetConfigRequest
+	13, // 23: bigpipe.v1.Admin.ListRevisions:input_type -> bigpipe.v1.ListRevisionsRequest
+	16, // 24: bigpipe.v1.Admin.WatchRevisions:input_type -> bigpipe.v1.WatchRevisionsRequest
+	17, // 25: bigpipe.v1.Admin.ListDataplanes:input_type -> bigpipe.v1.ListDataplanesRequest
+	28, // 26: bigpipe.v1.Admin.ListRecords:input_type -> bigpipe.v1.ListRecordsRequest
+	29, // 27: bigpipe.v1.Admin.ClearRecords:input_type -> bigpipe.v1.ClearRecordsRequest
+	30, // 28: bigpipe.v1.Admin.Explain:input_type -> bigpipe.v1.ExplainRequest
+	31, // 29: bigpipe.v1.Admin.Forecast:input_type -> bigpipe.v1.ForecastRequest
+	32, // 30: bigpipe.v1.Admin.ListConnections:input_type -> bigpipe.v1.ListConnectionsRequest
+	33, // 31: bigpipe.v1.Admin.Statistics:input_type -> bigpipe.v1.StatisticsRequest
+	34, // 32: bigpipe.v1.Admin.ResetStatistics:input_type -> bigpipe.v1.ResetStatisticsRequest
+	35, // 33: bigpipe.v1.Admin.WatchStates:input_type -> bigpipe.v1.WatchStatesRequest
+	5,  // 34: bigpipe.v1.Admin.Execute:output_type -> bigpipe.v1.ExecuteReply
+	11, // 35: bigpipe.v1.Admin.GetConfig:output_type -> bigpipe.v1.GetConfigReply
+	14, // 36: bigpipe.v1.Admin.ListRevisions:output_type -> bigpipe.v1.ListRevisionsReply
+	12, // 37: bigpipe.v1.Admin.WatchRevisions:output_type -> bigpipe.v1.Revision
+	18, // 38: bigpipe.v1.Admin.ListDataplanes:output_type -> bigpipe.v1.ListDataplanesReply
+	36, // 39: bigpipe.v1.Admin.ListRecords:output_type -> bigpipe.v1.ListRecordsReply
+	37, // 40: bigpipe.v1.Admin.ClearRecords:output_type -> bigpipe.v1.ClearRecordsReply
+	20, // 41: bigpipe.v1.Admin.Explain:output_type -> bigpipe.v1.AdminExplainReply
+	38, // 42: bigpipe.v1.Admin.Forecast:output_type -> bigpipe.v1.ForecastReply
+	39, // 43: bigpipe.v1.Admin.ListConnections:output_type -> bigpipe.v1.ListConnectionsReply
+	40, // 44: bigpipe.v1.Admin.Statistics:output_type -> bigpipe.v1.StatisticsReply
+	41, // 45: bigpipe.v1.Admin.ResetStatistics:output_type -> bigpipe.v1.ResetStatisticsReply
+	42, // 46: bigpipe.v1.Admin.WatchStates:output_type -> bigpipe.v1.NodeState
+	34, // [34:47] is the sub-list for method output_type
+	21, // [21:34] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_admin_proto_init() }

@@ -704,6 +704,7 @@ func (x *ForecastRequest) GetNode() string {
 type ForecastReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Members       []*ForecastMember      `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	Unanswered    []*Unanswered          `protobuf:"bytes,2,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,6 +746,66 @@ func (x *ForecastReply) GetMembers() []*ForecastMember {
 	return nil
 }
 
+func (x *ForecastReply) GetUnanswered() []*Unanswered {
+	if x != nil {
+		return x.Unanswered
+	}
+	return nil
+}
+
+// Unanswered is a dataplane that an answer of several lacks; mgmtd says so.
+type Unanswered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dataplane     string                 `protobuf:"bytes,1,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unanswered) Reset() {
+	*x = Unanswered{}
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unanswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unanswered) ProtoMessage() {}
+
+func (x *Unanswered) ProtoReflect() protoreflect.Message {
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
+func (*Unanswered) Descriptor() ([]byte, []int) {
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Unanswered) GetDataplane() string {
+	if x != nil {
+		return x.Dataplane
+	}
+	return ""
+}
+
+func (x *Unanswered) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ForecastMember struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pool    string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -765,7 +826,7 @@ type ForecastMember struct {
 
 func (x *ForecastMember) Reset() {
 	*x = ForecastMember{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[10]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +838,7 @@ func (x *ForecastMember) String() string {
 func (*ForecastMember) ProtoMessage() {}
 
 func (x *ForecastMember) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[10]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +851,7 @@ func (x *ForecastMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastMember.ProtoReflect.Descriptor instead.
 func (*ForecastMember) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{10}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ForecastMember) GetPool() string {
@@ -860,7 +921,7 @@ type ListConnectionsRequest struct {
 
 func (x *ListConnectionsRequest) Reset() {
 	*x = ListConnectionsRequest{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[11]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +933,7 @@ func (x *ListConnectionsRequest) String() string {
 func (*ListConnectionsRequest) ProtoMessage() {}
 
 func (x *ListConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[11]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +946,7 @@ func (x *ListConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ListConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{11}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListConnectionsRequest) GetClient() string {
@@ -918,7 +979,7 @@ type ListConnectionsReply struct {
 
 func (x *ListConnectionsReply) Reset() {
 	*x = ListConnectionsReply{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[12]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +991,7 @@ func (x *ListConnectionsReply) String() string {
 func (*ListConnectionsReply) ProtoMessage() {}
 
 func (x *ListConnectionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[12]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1004,7 @@ func (x *ListConnectionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionsReply.ProtoReflect.Descriptor instead.
 func (*ListConnectionsReply) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{12}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListConnectionsReply) GetConnections() []*Connection {
@@ -969,7 +1030,7 @@ type Connection struct {
 
 func (x *Connection) Reset() {
 	*x = Connection{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[13]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1042,7 @@ func (x *Connection) String() string {
 func (*Connection) ProtoMessage() {}
 
 func (x *Connection) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[13]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1055,7 @@ func (x *Connection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connection.ProtoReflect.Descriptor instead.
 func (*Connection) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{13}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Connection) GetClient() string {
@@ -1059,7 +1120,7 @@ type StatisticsRequest struct {
 
 func (x *StatisticsRequest) Reset() {
 	*x = StatisticsRequest{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[14]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1132,7 @@ func (x *StatisticsRequest) String() string {
 func (*StatisticsRequest) ProtoMessage() {}
 
 func (x *StatisticsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[14]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1145,7 @@ func (x *StatisticsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatisticsRequest.ProtoReflect.Descriptor instead.
 func (*StatisticsRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{14}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StatisticsRequest) GetPool() string {
@@ -1117,13 +1178,14 @@ type StatisticsReply struct {
 	Nodes []*NodeStatistics `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// What each monitor says of each node that it checks.
 	Monitors      []*MonitorStatistics `protobuf:"bytes,5,rep,name=monitors,proto3" json:"monitors,omitempty"`
+	Unanswered    []*Unanswered        `protobuf:"bytes,6,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatisticsReply) Reset() {
 	*x = StatisticsReply{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[15]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1197,7 @@ func (x *StatisticsReply) String() string {
 func (*StatisticsReply) ProtoMessage() {}
 
 func (x *StatisticsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[15]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1210,7 @@ func (x *StatisticsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatisticsReply.ProtoReflect.Descriptor instead.
 func (*StatisticsReply) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{15}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StatisticsReply) GetVirtuals() []*VirtualStatistics {
@@ -1186,6 +1248,13 @@ func (x *StatisticsReply) GetMonitors() []*MonitorStatistics {
 	return nil
 }
 
+func (x *StatisticsReply) GetUnanswered() []*Unanswered {
+	if x != nil {
+		return x.Unanswered
+	}
+	return nil
+}
+
 type ConnectionCounters struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Current       uint64                 `protobuf:"varint,1,opt,name=current,proto3" json:"current,omitempty"`
@@ -1198,7 +1267,7 @@ type ConnectionCounters struct {
 
 func (x *ConnectionCounters) Reset() {
 	*x = ConnectionCounters{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[16]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1279,7 @@ func (x *ConnectionCounters) String() string {
 func (*ConnectionCounters) ProtoMessage() {}
 
 func (x *ConnectionCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[16]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1292,7 @@ func (x *ConnectionCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionCounters.ProtoReflect.Descriptor instead.
 func (*ConnectionCounters) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{16}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConnectionCounters) GetCurrent() uint64 {
@@ -1264,7 +1333,7 @@ type ByteCounters struct {
 
 func (x *ByteCounters) Reset() {
 	*x = ByteCounters{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[17]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1345,7 @@ func (x *ByteCounters) String() string {
 func (*ByteCounters) ProtoMessage() {}
 
 func (x *ByteCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[17]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1358,7 @@ func (x *ByteCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ByteCounters.ProtoReflect.Descriptor instead.
 func (*ByteCounters) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{17}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ByteCounters) GetIn() uint64 {
@@ -1324,7 +1393,7 @@ type VirtualStatistics struct {
 
 func (x *VirtualStatistics) Reset() {
 	*x = VirtualStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1405,7 @@ func (x *VirtualStatistics) String() string {
 func (*VirtualStatistics) ProtoMessage() {}
 
 func (x *VirtualStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[18]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1418,7 @@ func (x *VirtualStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VirtualStatistics.ProtoReflect.Descriptor instead.
 func (*VirtualStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{18}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *VirtualStatistics) GetAddress() string {
@@ -1422,7 +1491,7 @@ type MemberStatistics struct {
 
 func (x *MemberStatistics) Reset() {
 	*x = MemberStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1503,7 @@ func (x *MemberStatistics) String() string {
 func (*MemberStatistics) ProtoMessage() {}
 
 func (x *MemberStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[19]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1516,7 @@ func (x *MemberStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatistics.ProtoReflect.Descriptor instead.
 func (*MemberStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{19}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MemberStatistics) GetAddress() string {
@@ -1505,7 +1574,7 @@ type NodeStatistics struct {
 
 func (x *NodeStatistics) Reset() {
 	*x = NodeStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1586,7 @@ func (x *NodeStatistics) String() string {
 func (*NodeStatistics) ProtoMessage() {}
 
 func (x *NodeStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[20]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1599,7 @@ func (x *NodeStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatistics.ProtoReflect.Descriptor instead.
 func (*NodeStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{20}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeStatistics) GetAddress() string {
@@ -1583,7 +1652,7 @@ type MonitorStatistics struct {
 
 func (x *MonitorStatistics) Reset() {
 	*x = MonitorStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1664,7 @@ func (x *MonitorStatistics) String() string {
 func (*MonitorStatistics) ProtoMessage() {}
 
 func (x *MonitorStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[21]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1677,7 @@ func (x *MonitorStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonitorStatistics.ProtoReflect.Descriptor instead.
 func (*MonitorStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{21}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MonitorStatistics) GetNode() string {
@@ -1664,7 +1733,7 @@ type PersistOutcomes struct {
 
 func (x *PersistOutcomes) Reset() {
 	*x = PersistOutcomes{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1745,7 @@ func (x *PersistOutcomes) String() string {
 func (*PersistOutcomes) ProtoMessage() {}
 
 func (x *PersistOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[22]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1758,7 @@ func (x *PersistOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersistOutcomes.ProtoReflect.Descriptor instead.
 func (*PersistOutcomes) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{22}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PersistOutcomes) GetNone() uint64 {
@@ -1809,7 +1878,7 @@ type PoolStatistics struct {
 
 func (x *PoolStatistics) Reset() {
 	*x = PoolStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1890,7 @@ func (x *PoolStatistics) String() string {
 func (*PoolStatistics) ProtoMessage() {}
 
 func (x *PoolStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[23]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1903,7 @@ func (x *PoolStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatistics.ProtoReflect.Descriptor instead.
 func (*PoolStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{23}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PoolStatistics) GetName() string {
@@ -1902,7 +1971,7 @@ type UnitStatistics struct {
 
 func (x *UnitStatistics) Reset() {
 	*x = UnitStatistics{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +1983,7 @@ func (x *UnitStatistics) String() string {
 func (*UnitStatistics) ProtoMessage() {}
 
 func (x *UnitStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[24]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +1996,7 @@ func (x *UnitStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatistics.ProtoReflect.Descriptor instead.
 func (*UnitStatistics) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{24}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UnitStatistics) GetUptimeSeconds() uint64 {
@@ -1991,7 +2060,7 @@ type ResetStatisticsRequest struct {
 
 func (x *ResetStatisticsRequest) Reset() {
 	*x = ResetStatisticsRequest{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2072,7 @@ func (x *ResetStatisticsRequest) String() string {
 func (*ResetStatisticsRequest) ProtoMessage() {}
 
 func (x *ResetStatisticsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[25]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2085,7 @@ func (x *ResetStatisticsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetStatisticsRequest.ProtoReflect.Descriptor instead.
 func (*ResetStatisticsRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{25}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResetStatisticsRequest) GetPool() string {
@@ -2048,7 +2117,7 @@ type ResetStatisticsReply struct {
 
 func (x *ResetStatisticsReply) Reset() {
 	*x = ResetStatisticsReply{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2129,7 @@ func (x *ResetStatisticsReply) String() string {
 func (*ResetStatisticsReply) ProtoMessage() {}
 
 func (x *ResetStatisticsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[26]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2142,7 @@ func (x *ResetStatisticsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetStatisticsReply.ProtoReflect.Descriptor instead.
 func (*ResetStatisticsReply) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{26}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 type WatchStatesRequest struct {
@@ -2084,7 +2153,7 @@ type WatchStatesRequest struct {
 
 func (x *WatchStatesRequest) Reset() {
 	*x = WatchStatesRequest{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2165,7 @@ func (x *WatchStatesRequest) String() string {
 func (*WatchStatesRequest) ProtoMessage() {}
 
 func (x *WatchStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[27]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2178,7 @@ func (x *WatchStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatesRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatesRequest) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{27}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{28}
 }
 
 // NodeState says what monitors find of a node: its state when the watching begins, then each change.
@@ -2134,7 +2203,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[28]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2215,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_bigpipe_v1_operation_proto_msgTypes[28]
+	mi := &file_bigpipe_v1_operation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2228,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{28}
+	return file_bigpipe_v1_operation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NodeState) GetNode() string {
@@ -2274,9 +2343,16 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\tdataplane\x18\x03 \x01(\tR\tdataplane\x12\x18\n" +
 	"\aoutcome\x18\x04 \x01(\tR\aoutcome\"%\n" +
 	"\x0fForecastRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"E\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"}\n" +
 	"\rForecastReply\x124\n" +
-	"\amembers\x18\x01 \x03(\v2\x1a.bigpipe.v1.ForecastMemberR\amembers\"\xd9\x02\n" +
+	"\amembers\x18\x01 \x03(\v2\x1a.bigpipe.v1.ForecastMemberR\amembers\x126\n" +
+	"\n" +
+	"unanswered\x18\x02 \x03(\v2\x16.bigpipe.v1.UnansweredR\n" +
+	"unanswered\"B\n" +
+	"\n" +
+	"Unanswered\x12\x1c\n" +
+	"\tdataplane\x18\x01 \x01(\tR\tdataplane\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xd9\x02\n" +
 	"\x0eForecastMember\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -2315,13 +2391,16 @@ const file_bigpipe_v1_operation_proto_rawDesc = "" +
 	"\x05_poolB\n" +
 	"\n" +
 	"\b_virtualB\a\n" +
-	"\x05_node\"\x9b\x02\n" +
+	"\x05_node\"\xd3\x02\n" +
 	"\x0fStatisticsReply\x129\n" +
 	"\bvirtuals\x18\x01 \x03(\v2\x1d.bigpipe.v1.VirtualStatisticsR\bvirtuals\x120\n" +
 	"\x05pools\x18\x02 \x03(\v2\x1a.bigpipe.v1.PoolStatisticsR\x05pools\x12.\n" +
 	"\x04unit\x18\x03 \x01(\v2\x1a.bigpipe.v1.UnitStatisticsR\x04unit\x120\n" +
 	"\x05nodes\x18\x04 \x03(\v2\x1a.bigpipe.v1.NodeStatisticsR\x05nodes\x129\n" +
-	"\bmonitors\x18\x05 \x03(\v2\x1d.bigpipe.v1.MonitorStatisticsR\bmonitors\"l\n" +
+	"\bmonitors\x18\x05 \x03(\v2\x1d.bigpipe.v1.MonitorStatisticsR\bmonitors\x126\n" +
+	"\n" +
+	"unanswered\x18\x06 \x03(\v2\x16.bigpipe.v1.UnansweredR\n" +
+	"unanswered\"l\n" +
 	"\x12ConnectionCounters\x12\x18\n" +
 	"\acurrent\x18\x01 \x01(\x04R\acurrent\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x04R\x03max\x12\x14\n" +
@@ -2442,7 +2521,7 @@ func file_bigpipe_v1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_bigpipe_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_bigpipe_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(MemberState)(0),               // 0: bigpipe.v1.MemberState
 	(*RecordFilter)(nil),           // 1: bigpipe.v1.RecordFilter
@@ -2455,64 +2534,67 @@ var file_bigpipe_v1_operation_proto_goTypes = []any{
 	(*ExplainReply)(nil),           // 8: bigpipe.v1.ExplainReply
 	(*ForecastRequest)(nil),        // 9: bigpipe.v1.ForecastRequest
 	(*ForecastReply)(nil),          // 10: bigpipe.v1.ForecastReply
-	(*ForecastMember)(nil),         // 11: bigpipe.v1.ForecastMember
-	(*ListConnectionsRequest)(nil), // 12: bigpipe.v1.ListConnectionsRequest
-	(*ListConnectionsReply)(nil),   // 13: bigpipe.v1.ListConnectionsReply
-	(*Connection)(nil),             // 14: bigpipe.v1.Connection
-	(*StatisticsRequest)(nil),      // 15: bigpipe.v1.StatisticsRequest
-	(*StatisticsReply)(nil),        // 16: bigpipe.v1.StatisticsReply
-	(*ConnectionCounters)(nil),     // 17: bigpipe.v1.ConnectionCounters
-	(*ByteCounters)(nil),           // 18: bigpipe.v1.ByteCounters
-	(*VirtualStatistics)(nil),      // 19: bigpipe.v1.VirtualStatistics
-	(*MemberStatistics)(nil),       // 20: bigpipe.v1.MemberStatistics
-	(*NodeStatistics)(nil),         // 21: bigpipe.v1.NodeStatistics
-	(*MonitorStatistics)(nil),      // 22: bigpipe.v1.MonitorStatistics
-	(*PersistOutcomes)(nil),        // 23: bigpipe.v1.PersistOutcomes
-	(*PoolStatistics)(nil),         // 24: bigpipe.v1.PoolStatistics
-	(*UnitStatistics)(nil),         // 25: bigpipe.v1.UnitStatistics
-	(*ResetStatisticsRequest)(nil), // 26: bigpipe.v1.ResetStatisticsRequest
-	(*ResetStatisticsReply)(nil),   // 27: bigpipe.v1.ResetStatisticsReply
-	(*WatchStatesRequest)(nil),     // 28: bigpipe.v1.WatchStatesRequest
-	(*NodeState)(nil),              // 29: bigpipe.v1.NodeState
-	nil,                            // 30: bigpipe.v1.UnitStatistics.CountersEntry
-	(PersistMode)(0),               // 31: bigpipe.v1.PersistMode
+	(*Unanswered)(nil),             // 11: bigpipe.v1.Unanswered
+	(*ForecastMember)(nil),         // 12: bigpipe.v1.ForecastMember
+	(*ListConnectionsRequest)(nil), // 13: bigpipe.v1.ListConnectionsRequest
+	(*ListConnectionsReply)(nil),   // 14: bigpipe.v1.ListConnectionsReply
+	(*Connection)(nil),             // 15: bigpipe.v1.Connection
+	(*StatisticsRequest)(nil),      // 16: bigpipe.v1.StatisticsRequest
+	(*StatisticsReply)(nil),        // 17: bigpipe.v1.StatisticsReply
+	(*ConnectionCounters)(nil),     // 18: bigpipe.v1.ConnectionCounters
+	(*ByteCounters)(nil),           // 19: bigpipe.v1.ByteCounters
+	(*VirtualStatistics)(nil),      // 20: bigpipe.v1.VirtualStatistics
+	(*MemberStatistics)(nil),       // 21: bigpipe.v1.MemberStatistics
+	(*NodeStatistics)(nil),         // 22: bigpipe.v1.NodeStatistics
+	(*MonitorStatistics)(nil),      // 23: bigpipe.v1.MonitorStatistics
+	(*PersistOutcomes)(nil),        // 24: bigpipe.v1.PersistOutcomes
+	(*PoolStatistics)(nil),         // 25: bigpipe.v1.PoolStatistics
+	(*UnitStatistics)(nil),         // 26: bigpipe.v1.UnitStatistics
+	(*ResetStatisticsRequest)(nil), // 27: bigpipe.v1.ResetStatisticsRequest
+	(*ResetStatisticsReply)(nil),   // 28: bigpipe.v1.ResetStatisticsReply
+	(*WatchStatesRequest)(nil),     // 29: bigpipe.v1.WatchStatesRequest
+	(*NodeState)(nil),              // 30: bigpipe.v1.NodeState
+	nil,                            // 31: bigpipe.v1.UnitStatistics.CountersEntry
+	(PersistMode)(0),               // 32: bigpipe.v1.PersistMode
 }
 var file_bigpipe_v1_operation_proto_depIdxs = []int32{
-	31, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
-	31, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
+	32, // 0: bigpipe.v1.RecordFilter.mode:type_name -> bigpipe.v1.PersistMode
+	32, // 1: bigpipe.v1.Record.mode:type_name -> bigpipe.v1.PersistMode
 	1,  // 2: bigpipe.v1.ListRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
 	2,  // 3: bigpipe.v1.ListRecordsReply.records:type_name -> bigpipe.v1.Record
 	1,  // 4: bigpipe.v1.ClearRecordsRequest.filter:type_name -> bigpipe.v1.RecordFilter
-	11, // 5: bigpipe.v1.ForecastReply.members:type_name -> bigpipe.v1.ForecastMember
-	31, // 6: bigpipe.v1.ForecastMember.persist_mode:type_name -> bigpipe.v1.PersistMode
-	14, // 7: bigpipe.v1.ListConnectionsReply.connections:type_name -> bigpipe.v1.Connection
-	19, // 8: bigpipe.v1.StatisticsReply.virtuals:type_name -> bigpipe.v1.VirtualStatistics
-	24, // 9: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
-	25, // 10: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
-	21, // 11: bigpipe.v1.StatisticsReply.nodes:type_name -> bigpipe.v1.NodeStatistics
-	22, // 12: bigpipe.v1.StatisticsReply.monitors:type_name -> bigpipe.v1.MonitorStatistics
-	17, // 13: bigpipe.v1.VirtualStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 14: bigpipe.v1.VirtualStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 15: bigpipe.v1.MemberStatistics.state:type_name -> bigpipe.v1.MemberState
-	17, // 16: bigpipe.v1.MemberStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 17: bigpipe.v1.MemberStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 18: bigpipe.v1.NodeStatistics.state:type_name -> bigpipe.v1.MemberState
-	17, // 19: bigpipe.v1.NodeStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 20: bigpipe.v1.NodeStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	0,  // 21: bigpipe.v1.MonitorStatistics.state:type_name -> bigpipe.v1.MemberState
-	20, // 22: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
-	23, // 23: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
-	31, // 24: bigpipe.v1.PoolStatistics.persist_mode:type_name -> bigpipe.v1.PersistMode
-	17, // 25: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
-	18, // 26: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
-	30, // 27: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
-	0,  // 28: bigpipe.v1.NodeState.state:type_name -> bigpipe.v1.MemberState
-	0,  // 29: bigpipe.v1.NodeState.was:type_name -> bigpipe.v1.MemberState
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	12, // 5: bigpipe.v1.ForecastReply.members:type_name -> bigpipe.v1.ForecastMember
+	11, // 6: bigpipe.v1.ForecastReply.unanswered:type_name -> bigpipe.v1.Unanswered
+	32, // 7: bigpipe.v1.ForecastMember.persist_mode:type_name -> bigpipe.v1.PersistMode
+	15, // 8: bigpipe.v1.ListConnectionsReply.connections:type_name -> bigpipe.v1.Connection
+	20, // 9: bigpipe.v1.StatisticsReply.virtuals:type_name -> bigpipe.v1.VirtualStatistics
+	25, // 10: bigpipe.v1.StatisticsReply.pools:type_name -> bigpipe.v1.PoolStatistics
+	26, // 11: bigpipe.v1.StatisticsReply.unit:type_name -> bigpipe.v1.UnitStatistics
+	22, // 12: bigpipe.v1.StatisticsReply.nodes:type_name -> bigpipe.v1.NodeStatistics
+	23, // 13: bigpipe.v1.StatisticsReply.monitors:type_name -> bigpipe.v1.MonitorStatistics
+	11, // 14: bigpipe.v1.StatisticsReply.unanswered:type_name -> bigpipe.v1.Unanswered
+	18, // 15: bigpipe.v1.VirtualStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	19, // 16: bigpipe.v1.VirtualStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 17: bigpipe.v1.MemberStatistics.state:type_name -> bigpipe.v1.MemberState
+	18, // 18: bigpipe.v1.MemberStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	19, // 19: bigpipe.v1.MemberStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 20: bigpipe.v1.NodeStatistics.state:type_name -> bigpipe.v1.MemberState
+	18, // 21: bigpipe.v1.NodeStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	19, // 22: bigpipe.v1.NodeStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	0,  // 23: bigpipe.v1.MonitorStatistics.state:type_name -> bigpipe.v1.MemberState
+	21, // 24: bigpipe.v1.PoolStatistics.members:type_name -> bigpipe.v1.MemberStatistics
+	24, // 25: bigpipe.v1.PoolStatistics.persistence:type_name -> bigpipe.v1.PersistOutcomes
+	32, // 26: bigpipe.v1.PoolStatistics.persist_mode:type_name -> bigpipe.v1.PersistMode
+	18, // 27: bigpipe.v1.UnitStatistics.connections:type_name -> bigpipe.v1.ConnectionCounters
+	19, // 28: bigpipe.v1.UnitStatistics.bytes:type_name -> bigpipe.v1.ByteCounters
+	31, // 29: bigpipe.v1.UnitStatistics.counters:type_name -> bigpipe.v1.UnitStatistics.CountersEntry
+	0,  // 30: bigpipe.v1.NodeState.state:type_name -> bigpipe.v1.MemberState
+	0,  // 31: bigpipe.v1.NodeState.was:type_name -> bigpipe.v1.MemberState
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_bigpipe_v1_operation_proto_init() }
@@ -2524,17 +2606,17 @@ func file_bigpipe_v1_operation_proto_init() {
 	file_bigpipe_v1_operation_proto_msgTypes[0].OneofWrappers = []any{}
 	file_bigpipe_v1_operation_proto_msgTypes[1].OneofWrappers = []any{}
 	file_bigpipe_v1_operation_proto_msgTypes[6].OneofWrappers = []any{}
-	file_bigpipe_v1_operation_proto_msgTypes[10].OneofWrappers = []any{}
 	file_bigpipe_v1_operation_proto_msgTypes[11].OneofWrappers = []any{}
-	file_bigpipe_v1_operation_proto_msgTypes[14].OneofWrappers = []any{}
-	file_bigpipe_v1_operation_proto_msgTypes[25].OneofWrappers = []any{}
+	file_bigpipe_v1_operation_proto_msgTypes[12].OneofWrappers = []any{}
+	file_bigpipe_v1_operation_proto_msgTypes[15].OneofWrappers = []any{}
+	file_bigpipe_v1_operation_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigpipe_v1_operation_proto_rawDesc), len(file_bigpipe_v1_operation_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
