@@ -96,6 +96,9 @@ func (f *flow) run() {
 // end cleans up behind the connection. Nobody may use the flow any more.
 func (f *flow) end() {
 	defer f.listener.open.Done()
+	if f.limited { // before the client sees the end, and may come again
+		f.listener.sources.leave(sourceOf(f.peer.Addr()))
+	}
 	f.listener.table.remove(f) // before the descriptor can be another's
 	f.count(0)
 	f.decision.Release()
@@ -108,9 +111,6 @@ func (f *flow) end() {
 	f.in.drop()
 	f.from.drop()
 	closeShared(f.counters, f.shared)
-	if f.limited {
-		f.listener.sources.leave(sourceOf(f.peer.Addr()))
-	}
 }
 
 // admit counts the connection as open, unless the virtual server or who connected has as many as it may. A trusted proxy may
