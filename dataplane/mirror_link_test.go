@@ -127,7 +127,7 @@ func TestPain77(t *testing.T) {
 	if !namespace.Enter(t) {
 		return
 	}
-	const records, hot, rate = 25_000, 4096, 1_000_000 // hot: 10.0.0.0/20
+	const records, hot, rate = 12_000, 4096, 1_000_000 // hot: 10.0.0.0/20
 	namespace.Pair(t, "near", "far")
 	namespace.Give(t, "near", "10.7.0.1/24")
 	host := namespace.NewHost(t, "far", nil, "10.7.0.9/24")

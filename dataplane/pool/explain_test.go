@@ -189,7 +189,7 @@ func TestExplainIsTrue(t *testing.T) {
 func (x *explainable) choices(t *testing.T, explain bool) (got []string) {
 	b, random := newBench(t), rand.New(rand.NewPCG(1, 2))
 	var held []*Decision
-	for range 150 {
+	for range 100 {
 		if x.around != nil {
 			x.around(b, random)
 		}
