@@ -3,6 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"iter"
+	goruntime "runtime"
 	"slices"
 
 	"bigpipe/dataplane/persist"
@@ -13,6 +14,8 @@ const (
 	pageLeast = 4096
 	// pages is about how often a large table is walked to be listed in order; each walk holds this part of it.
 	pages = 16
+	// sortSlice is how many records are compared without a pause for connections: about 100 microseconds.
+	sortSlice = 1024
 )
 
 // recordOrder is the order in which records are listed: by pool, kind, virtual server and key. It is the same in each process.
@@ -70,7 +73,13 @@ func (o *recordOrder) page(walk iter.Seq[persist.Record], after *persist.Record,
 	var page []*persist.Record
 	var beyond *persist.Record // it and what is after it is not on the page
 	trim := func() {
-		slices.SortFunc(page, o.compare)
+		steps := 0
+		slices.SortFunc(page, func(a, b *persist.Record) int {
+			if steps++; steps%sortSlice == 0 {
+				goruntime.Gosched() // connections come first
+			}
+			return o.compare(a, b)
+		})
 		if len(page) > size {
 			clear(page[size:])
 			page = page[:size]

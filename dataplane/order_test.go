@@ -3,7 +3,9 @@ package dataplane
 import (
 	"fmt"
 	"net/netip"
+	goruntime "runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -160,4 +162,42 @@ func BenchmarkRecordOrder(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/record")
+}
+
+// A listing of many records sorts in small steps: on one processor connections go on between them.
+func TestListingGivesWay(t *testing.T) {
+	const n = 20_000
+	table := persist.New(persist.Options{})
+	visit := func(i int) {
+		key := persist.AddrKey(persist.Simple, persist.Scope{}, persist.Mask{}, netip.AddrFrom4([4]byte{10, byte(i * 7), byte(i >> 8), byte(i)}))
+		b := table.Bind(key, persist.Policy{Pool: 1}, func() (netip.AddrPort, bool) { return netip.MustParseAddrPort("10.0.0.1:80"), true })
+		table.Accepted(&b.Handle)
+		table.Release(&b.Handle)
+	}
+	for i := range n {
+		visit(i)
+	}
+	all := slices.Collect(table.List(persist.Filter{}))
+	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+	var over atomic.Bool
+	var visits atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; !over.Load(); i++ {
+			visit(i % n)
+			visits.Add(1)
+			goruntime.Gosched()
+		}
+	}()
+	page := new(recordOrder).page(slices.Values(all), nil, n)
+	got := visits.Load()
+	over.Store(true)
+	<-done
+	if len(page) != n {
+		t.Errorf("%d records", len(page))
+	}
+	if got < 50 { // of about 250 steps
+		t.Errorf("%d connections came while %d records were sorted", got, n)
+	}
 }

@@ -173,3 +173,33 @@ func TestImport(t *testing.T) {
 	table.Release(&pending.Handle)
 	table.Release(&open.Handle)
 }
+
+// Connections go on while records are listed: no lock is held while the caller does something with a record, and a slice under a
+// lock is 256 records at most.
+func TestTrafficDuringListing(t *testing.T) {
+	table, _ := newTable(t, 0)
+	const n = 20_000
+	for i := range n {
+		visit(table, client(i), web, n1)
+	}
+	listed := map[Key]bool{}
+	for r := range table.List(Filter{}) {
+		if i := len(listed); i%64 == 0 { // of the shard that is listed, and of others
+			visit(table, r.Key, web, n2)
+			visit(table, client(i), web, n2)
+			visit(table, client(n+i), web, n2)
+			table.Sweep(10)
+		}
+		listed[r.Key] = true
+	}
+	for i := range n {
+		if !listed[client(i)] {
+			t.Fatalf("client %d was not listed", i)
+		}
+	}
+	most := 0
+	table.walk(func(_ *shard, refs []ref) { most = max(most, len(refs)) }, func() bool { return true })
+	if most > 256 {
+		t.Errorf("%d records under one lock", most)
+	}
+}
