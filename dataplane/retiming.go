@@ -8,11 +8,10 @@ import (
 // retiming says what happens to records whose pools were changed: their timing follows the pool, and those of a pool that
 // is gone, or persists in another way now, are cleared.
 type retiming struct {
-	pools map[persist.PoolID]*pool.Pool // as they are now; nil: gone
-	whole bool                          // there are no other pools
+	pools map[persist.PoolID]*pool.Pool   // as they are now; nil: gone
+	whole bool                            // there are no other pools
+	find  func(persist.PoolID) *pool.Pool // also of those that were not changed; nil: there is none
 }
-
-func newRetiming() *retiming { return &retiming{pools: map[persist.PoolID]*pool.Pool{}} }
 
 // note takes in the change of a pool; next is nil for one that is gone. One that has bound no record may have refreshed those of
 // others (rule B-14).
@@ -34,13 +33,17 @@ func (t *retiming) all(pools map[string]*pool.Pool) {
 	}
 }
 
-// over reports whether the pool that bound a record has no use for it any more.
+// over reports whether the pool that bound a record has no use for it any more. While it is there, a record that another pool has
+// used since is that one's.
 func (t *retiming) over(r *persist.Record) bool {
 	p, ok := t.pools[r.Pool]
 	if !ok {
 		return t.whole
 	}
 	_, keeps := policyOf(p, r)
+	if !keeps && p != nil && r.Refresher != r.Pool {
+		_, keeps = policyOf(t.find(r.Refresher), r)
+	}
 	return !keeps
 }
 

@@ -190,8 +190,39 @@ func TestRetimeShared(t *testing.T) {
 	want(t, left(), "1m0s")
 	s.apply(simplePool("b", 60, "127.0.3.1:9002", "127.0.3.2:9002"))
 	want(t, left(), "1m0s")
+	s.apply(plainPool("a", "127.0.3.1:9001")) // which does not persist any more; b does
+	want(t, left(), "1m0s")
+	s.apply(simplePool("a", 600, "127.0.3.1:9001"))
 	s.update(nil, []string{"pool/b"})
 	want(t, left(), "1m0s") // a may still use it
 	s.update(nil, []string{"pool/a"})
 	want(t, left(), "")
+}
+
+// A kind of record that a pool does not keep any more goes, and no other.
+func TestRetimeKinds(t *testing.T) {
+	s := newSite(t, "", mapped)
+	s.apply(slices.DeleteFunc(persisting(), func(o *pb.Object) bool { return o.GetPool().GetName() == "cookie" })...) // it has two seconds
+	s.binds("127.0.0.9:1000")
+	was, _ := s.kept()
+	gone := func(pool string, change func(p *pb.Pool), records ...string) {
+		t.Helper()
+		o := proto.CloneOf(s.engine.running.Load().view.Get("pool/" + pool))
+		change(o.GetPool())
+		s.apply(o)
+		now, _ := s.kept()
+		var missing []string
+		for _, r := range was {
+			if !slices.Contains(now, r) {
+				missing = append(missing, strings.Join(strings.Fields(r)[:2], " "))
+			}
+		}
+		want(t, strings.Join(missing, ", "), strings.Join(records, ", "))
+		was = now
+	}
+	gone("ssl", func(p *pb.Pool) { p.SslTickets = pb.SslTickets_SSL_TICKETS_IGNORE.Enum() }, "ssl ticket")
+	gone("ssl_fallback", func(p *pb.Pool) { p.SslFallback = nil }, "ssl_fallback simple")
+	gone("sip", func(p *pb.Pool) { p.PersistMode = pb.PersistMode_PERSIST_MODE_MSRDP.Enum() }, "sip sip")
+	gone("ssl", func(p *pb.Pool) { p.LbMode = pb.LbMode_LB_MODE_LEAST_CONN.Enum() })
+	gone("simple", func(p *pb.Pool) { p.Members = p.Members[1:] })
 }

@@ -170,7 +170,7 @@ func (d *dirty) service(port uint16) {
 // compilePools replaces the dirty pools and returns how records of old ones must change.
 func (r *runtime) compilePools(names map[string]struct{}, env *pool.Env) *retiming {
 	env.View = r.view
-	t := newRetiming()
+	t := &retiming{pools: map[persist.PoolID]*pool.Pool{}, find: r.poolByID}
 	for name := range names {
 		old := r.pools[name]
 		delete(r.faults, "pool/"+name)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bigpipe/dataplane/cookie"
+	"bigpipe/dataplane/persist"
 	pb "bigpipe/proto/bigpipe/v1"
 	"bigpipe/store/config"
 )
@@ -77,7 +78,14 @@ func TestReserve(t *testing.T) {
 	})
 	t.Run("off_is_balanced", func(t *testing.T) {
 		b := newBench(t)
+		on := b.set(reserving("web", s1, s2))
 		p := b.set(inserting("web", s1, s2))
+		if _, keeps := on.PolicyOf(persist.Cookie, at(s1)); !keeps || on.SamePolicies(p) || !on.KeepsRecords() {
+			t.Error("reservations are nobody's")
+		}
+		if _, keeps := p.PolicyOf(persist.Cookie, at(s1)); keeps {
+			t.Error("reservations are kept")
+		}
 		ask(t, p, request())
 		b.want(choose(t, p, asking()).Member.Addr.String(), s2)
 	})
