@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,26 @@ func (c *crowd) visit(network, n int) {
 			if err != nil || reply.StatusCode != http.StatusOK {
 				c.t.Fatal(reply, err)
 			}
+		}
+	}
+}
+
+// written waits until the dataplane has so many records in its file: until that is long enough and grows no more, but for an entry a
+// second that says that the dataplane lives.
+func (c *crowd) written(n int) {
+	c.t.Helper()
+	const least, alive = 40, 100 // bytes of a record, and of that entry
+	before, still := int64(0), 0
+	for end := time.Now().Add(20 * time.Second); still < 8; time.Sleep(100 * time.Millisecond) {
+		info, err := os.Stat(filepath.Join(c.site.Dir, "dataplane", "records"))
+		if time.Now().After(end) {
+			c.t.Fatalf("the file of records: %v, %v", info, err)
+		}
+		if still++; err != nil || info.Size() < int64(n*least) || info.Size() > before+alive {
+			still = 0
+		}
+		if err == nil {
+			before = info.Size()
 		}
 	}
 }
@@ -137,12 +159,12 @@ func (c *crowd) listed(e outcome) int {
 // said to be cleared is gone, what no command named is there, and no answer is half of one.
 func TestKilledDuringPersist(t *testing.T) {
 	t.Parallel()
-	const each, rounds = 1000, 8
+	const each, rounds = 500, 6
 	c := newCrowd(t)
 	for network := range rounds {
 		c.visit(network, each)
 	}
-	time.Sleep(600 * time.Millisecond) // the file has them: it is written every 250 ms
+	c.written(rounds * each)
 	for round := range rounds {
 		network := fmt.Sprintf("10.%d.0.0/16", round)
 		dump := c.begin("-o", "json", "pool", "web", "persist", "dump", "client", "10.255.0.0/16") // the program's own time
@@ -194,7 +216,7 @@ func TestKilledDuringPersist(t *testing.T) {
 // TestClearMany: a clear of many records says how many, and nobody waits for it.
 func TestClearMany(t *testing.T) {
 	t.Parallel()
-	const many = 20_000
+	const many = 10_000
 	c := newCrowd(t)
 	stop := traffic(t, c.site)
 	c.visit(1, many)
