@@ -53,6 +53,9 @@ func (p *Pool) Explain(in *Input) Explanation {
 		d.step("%v", err)
 		return Explanation{Outcome: d.outcome, Steps: t.steps}
 	}
+	if p.jroutes != nil && !d.jroute.outside {
+		d.step("the route of member %s is %s", d.Member.Addr, p.jroutes.ids[d.Member.index])
+	}
 	if d.SetCookie() {
 		d.step("the response %s", p.carries(d.Member))
 	}

@@ -128,6 +128,13 @@ func (k *jrouteMethod) choose(d *Decision, in *Input) (bool, error) {
 		}
 		return false, nil
 	case m == nil:
+		switch {
+		case !d.dry():
+		case d.jroute.outside:
+			d.step("the path is in no jroute_context")
+		default:
+			d.step("no route")
+		}
 		return false, nil
 	}
 	if d.dry() {

@@ -324,16 +324,35 @@ func TestJrouteAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestJrouteExplained(t *testing.T) {
+	b := newBench(t)
+	p := b.set(routed(underShop, s1, s2))
+	for _, tt := range []struct{ target, lines, want string }{
+		{"/shop", "", "no route\nround_robin chooses member " + s1 + "\npersistence: none\nthe route of member " + s1 + " is R1"},
+		{"/shop;jsessionid=a:R2", "", "route R2 in the path names member " + s2 + ", which is unchecked\npersistence: valid\nthe route of member " + s2 + " is R2"},
+		{"/shop", "Cookie: JSESSIONID=a.R2\r\n", "route R2 in cookie JSESSIONID names member " + s2 + ", which is unchecked\npersistence: valid\nthe route of member " + s2 + " is R2"},
+		{"/shop", "Cookie: JROUTE=x\r\n", "the route names no member\nround_robin chooses member " + s1 + "\npersistence: unknown_member\nthe route of member " + s1 + " is R1"},
+		{"/shopping", "Cookie: JROUTE=R2\r\n", "the path is in no jroute_context\nround_robin chooses member " + s1 + "\npersistence: none"},
+	} {
+		i, _ := asks(tt.target, tt.lines)
+		if x := p.Explain(i); strings.Join(x.Steps, "\n") != tt.want {
+			t.Errorf("%s: %s", tt.target, strings.Join(x.Steps, "\n"))
+		}
+	}
+}
+
+func underShop(p *pb.Pool) { p.JrouteContext = []string{"/shop"} }
+
 // explainedRoutes is for TestExplainIsTrue: routes of all kinds, while traffic marks members down.
 func explainedRoutes(members ...string) explainable {
 	var held []*Health // marks last as long as somebody holds them
 	return explainable{
 		pool: routed(nil, members...),
 		brings: func(_ *testing.T, i *Input, random *rand.Rand) {
-			any := func() string { return []string{"R1", "R2", "R3", "zz", "R2.x", ""}[random.IntN(6)] }
-			target, lines := "/", "Cookie: JROUTE="+any()+"; JROUTE="+any()+"; JSESSIONID=x."+any()+"\r\n"
+			route := func() string { return []string{"R1", "R2", "R3", "zz", "R2.x", ""}[random.IntN(6)] }
+			target, lines := "/", "Cookie: JROUTE="+route()+"; JROUTE="+route()+"; JSESSIONID=x."+route()+"\r\n"
 			if random.IntN(2) == 0 {
-				target, lines = "/p;jsessionid=x:"+any(), ""
+				target, lines = "/p;jsessionid=x:"+route(), ""
 			}
 			with, _ := asks(target, lines)
 			i.Request, i.Target = with.Request, with.Target
