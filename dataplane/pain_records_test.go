@@ -111,7 +111,7 @@ func TestPain58(t *testing.T) {
 	s.apply(simplePool("p", 1, a.addr(), b.addr()), virtualServer(web, "p"))
 	name, long := s.visit(web)
 	want(t, name, "a")
-	for range 5 { // a line now and then
+	for range 3 { // a line now and then
 		time.Sleep(500 * time.Millisecond)
 		echo(t, long, "on and on")
 	}
