@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	pb "bigpipe/proto/bigpipe/v1"
 )
 
@@ -179,6 +181,28 @@ func TestJournalHalfWritten(t *testing.T) {
 		t.Errorf("revision %d, %v", h.GetRevision(), err)
 	}
 	j.close()
+}
+
+// A journal that was being written anew when its process was killed does not stay beside the next ones.
+func TestJournalPartsGo(t *testing.T) {
+	path, _ := written(t)
+	part, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer part.Cleanup()
+	if _, err := os.Stat(part.Name()); err != nil {
+		t.Fatal(err)
+	}
+	j, _, h, err := openJournal(filepath.Dir(path))
+	if err != nil || h.GetRevision() != 3 {
+		t.Fatalf("revision %d, %v", h.GetRevision(), err)
+	}
+	j.close()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 || entries[0].Name() != journalName {
+		t.Errorf("%v, %v", entries, err)
+	}
 }
 
 func TestSortedIfFew(t *testing.T) {

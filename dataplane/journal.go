@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -100,6 +101,7 @@ func openJournal(dir string) (*journal, *config.Tree, *pb.ApplyHeader, error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	removeParts(dir)
 	j := &journal{path: filepath.Join(dir, journalName), lock: lock}
 	f, err := os.OpenFile(j.path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -116,6 +118,20 @@ func openJournal(dir string) (*journal, *config.Tree, *pb.ApplyHeader, error) {
 	}
 	_ = f.Close()
 	return j, tree, header, fmt.Errorf("%s: %w", j.path, err)
+}
+
+// partPrefix begins the names of journals that are being written.
+const partPrefix = "." + journalName
+
+// removeParts removes what processes have left that were killed while they wrote the journal anew. It may be large, and nobody else
+// would ever remove it; what cannot be removed does no other harm.
+func removeParts(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), partPrefix) {
+			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
 }
 
 // read returns the configuration after the last entry that is whole. A file's offset is then behind it.
@@ -244,7 +260,7 @@ func (j *journal) add(header *pb.ApplyHeader, changes []config.Change) (again bo
 // rewrite replaces the file by one that holds the whole configuration. It is on the disk when rewrite returns.
 func (j *journal) rewrite(header *pb.ApplyHeader, tree *config.Tree) error {
 	j.closeFile()
-	f, err := renameio.NewPendingFile(j.path, renameio.WithPermissions(0o600))
+	f, err := renameio.NewPendingFile(j.path, renameio.WithPermissions(0o600), renameio.WithTempDir(filepath.Dir(j.path)))
 	if err != nil {
 		return err
 	}
