@@ -53,11 +53,17 @@ type dirty struct {
 	pools    map[string]struct{}
 	rules    map[string]struct{}
 	virtuals map[string]struct{}
+
+	passed map[string]struct{} // keys whose referrers are marked
+	shared bool                // the pools that know each other's cookies are marked
 }
 
 // affected says what the changes that led to the view touch: the objects themselves and what refers to them.
 func affected(view *config.Tree, changes []config.Change) *dirty {
-	d := &dirty{view: view, pools: map[string]struct{}{}, rules: map[string]struct{}{}, virtuals: map[string]struct{}{}}
+	d := &dirty{
+		view: view, pools: map[string]struct{}{}, rules: map[string]struct{}{}, virtuals: map[string]struct{}{},
+		passed: map[string]struct{}{},
+	}
 	for _, c := range changes {
 		kind, name := pb.SplitKey(c.Key)
 		switch kind {
@@ -85,6 +91,10 @@ func affected(view *config.Tree, changes []config.Change) *dirty {
 // referrers marks what refers to a key, and what refers to that. A rule is compiled without its pools, so it is only
 // passed through unless one of its classes changed.
 func (d *dirty) referrers(key string) {
+	if _, done := d.passed[key]; done {
+		return
+	}
+	d.passed[key] = struct{}{}
 	of, _ := pb.SplitKey(key)
 	d.view.Referrers(key, func(from string) bool {
 		switch kind, name := pb.SplitKey(from); kind {
@@ -120,6 +130,10 @@ func (d *dirty) all() {
 
 // joined marks the pools that know each other's cookies.
 func (d *dirty) joined() {
+	if d.shared {
+		return
+	}
+	d.shared = true
 	d.view.Range("pool", func(o *pb.Object) bool {
 		if pool.JoinsServices(o.GetPool()) {
 			d.pools[o.GetPool().GetName()] = struct{}{}

@@ -26,8 +26,10 @@ type cookieMethod struct {
 	strip bool
 	// private: responses with our cookie are not for shared caches.
 	private bool
-	// across are the names of the cookies of other pools that say which node a client belongs to; nil: none.
-	across cookie.Names
+	// across are the names of the cookies of the pools that say which node a client belongs to, its own among them; nil: there are no
+	// others. It is shared by these pools. ownName: no other pool's cookie has the name of this one's.
+	across  cookie.Names
+	ownName bool
 	// reserve binds a client address until its cookie comes back; nil: it does not.
 	reserve *recordMethod
 }
@@ -90,7 +92,10 @@ func newCookieMethod(p *pb.Pool, env *Env) (*cookieMethod, []string) {
 		return nil, reasons
 	}
 	if p.GetCookieAcrossServices() {
-		c.across = acrossNames(p, env.View)
+		names, pools := env.joinedNames()
+		if c.ownName = pools[c.template.Name.String()] == 1; !c.ownName || len(names) > 1 {
+			c.across = names
+		}
 	}
 	if p.GetCookieReserve() && env.Table != nil {
 		all, _ := persist.NewMask(32, 128) // the lengths fit
@@ -128,16 +133,22 @@ func (c *cookieMethod) encrypt(p *pb.Pool, env *Env) (reasons []string, ok bool)
 	return nil, true
 }
 
-// acrossNames are the names of the cookies of all other pools that cookie_across_services joins.
-func acrossNames(p *pb.Pool, view config.View) cookie.Names {
-	names := cookie.Names{}
-	view.Range("pool", func(o *pb.Object) bool {
-		if other := o.GetPool(); other.GetName() != p.GetName() && JoinsServices(other) {
-			names.Add(cookieName(other))
-		}
-		return true
-	})
-	return names
+// joinedNames are the names of the cookies of all pools that cookie_across_services joins, and how many pools have each. They are
+// gathered once: every one of these pools needs all of them.
+func (e *Env) joinedNames() (names cookie.Names, pools map[string]int) {
+	f := e.found()
+	if f.names == nil {
+		f.names, f.pools = cookie.Names{}, map[string]int{}
+		e.View.Range("pool", func(o *pb.Object) bool {
+			if p := o.GetPool(); JoinsServices(p) {
+				name := cookieName(p)
+				f.names.Add(name)
+				f.pools[name.String()]++
+			}
+			return true
+		})
+	}
+	return f.names, f.pools
 }
 
 // JoinsServices reports whether the pool shares its cookie with others that do, so that each depends on all.
@@ -227,6 +238,9 @@ func (c *cookieMethod) fromOther(d *Decision, in *Input) *Member {
 	lookup := d.pool.finderAt(in.Virtual.Port())
 	for i := in.Request.Next(http1.KindCookie, 0); i >= 0; i = in.Request.Next(http1.KindCookie, i+1) {
 		for name, value := range c.across.Each(in.Request.Value(i)) {
+			if c.ownName && name == c.template.Name.String() {
+				continue
+			}
 			if c.reader.ReadValue(&found, value, name, lookup) {
 				return d.pool.members[found.Member]
 			}

@@ -118,7 +118,7 @@ func (p *Pool) live(m *Member, env *Env) *balance.Live {
 	if p.mode == balance.DynamicRatio {
 		l.Weight = func() uint32 { return cmp.Or(m.health.Weight(), m.Ratio) }
 	}
-	if p.mode.Multiplied() && responds(env.View, m.Addr) {
+	if p.mode.Multiplied() && env.responds(m.Addr) {
 		l.Replies = m.health.Probed
 	}
 	if l.Warmth == nil && l.Weight == nil && l.Replies == nil {
@@ -127,14 +127,21 @@ func (p *Pool) live(m *Member, env *Env) *balance.Live {
 	return &l
 }
 
-// responds reports whether a pool with lb_mode response has a member: then how fast it replies counts in all pools (rule M-6).
-func responds(view config.View, member netip.AddrPort) (found bool) {
-	view.Referrers("node/"+member.String(), func(from string) bool {
+// responds reports whether a pool with lb_mode response has a member: then how fast it replies counts in all pools (rule M-6). It is
+// looked for once, as a member may be in thousands of pools.
+func (e *Env) responds(member netip.AddrPort) bool {
+	f := e.found()
+	found, known := f.responding[member]
+	if known {
+		return found
+	}
+	e.View.Referrers("node/"+member.String(), func(from string) bool {
 		if kind, name := pb.SplitKey(from); kind == "pool" {
-			p := config.FindPool(view, name)
-			found = p != nil && config.LbModeOf(view, p) == pb.LbMode_LB_MODE_RESPONSE
+			p := config.FindPool(e.View, name)
+			found = p != nil && config.LbModeOf(e.View, p) == pb.LbMode_LB_MODE_RESPONSE
 		}
 		return !found
 	})
+	f.responding[member] = found
 	return found
 }

@@ -41,6 +41,24 @@ type Env struct {
 	Now func() time.Time
 	// Log is where pools tell what they meet; nil is slog's default.
 	Log *slog.Logger
+
+	findings findings
+}
+
+// findings are what was looked for in a view on behalf of one pool, and is the same for others.
+type findings struct {
+	view       config.View
+	responding map[netip.AddrPort]bool // members that a pool with lb_mode response has, or not
+	names      cookie.Names            // see joinedNames
+	pools      map[string]int
+}
+
+// found returns what was found in the view so far.
+func (e *Env) found() *findings {
+	if f := &e.findings; f.view != e.View || f.responding == nil {
+		*f = findings{view: e.View, responding: map[netip.AddrPort]bool{}}
+	}
+	return &e.findings
 }
 
 func (e *Env) dial(addr netip.AddrPort) (netip.AddrPort, error) {
