@@ -229,6 +229,18 @@ func NotShown(d *pb.Diagnostic) (n int, what string) {
 // LongestLine is how much of a line a diagnostic shows, in bytes.
 const LongestLine = 4096
 
+// Indented is the part of a line that begins at a column, behind as many blanks as stand before it: the line that a diagnostic shows.
+// It is "" where those are more than is shown.
+func Indented(column uint32, part string) string {
+	switch {
+	case column <= 1:
+		return part
+	case column > LongestLine:
+		return ""
+	}
+	return strings.Repeat(" ", int(column-1)) + part
+}
+
 // line returns a line of the text without its end. Lines are those of the origin.
 func (s *source) line(number uint32) string {
 	rest := s.text
@@ -240,8 +252,8 @@ func (s *source) line(number uint32) string {
 		rest = after
 	}
 	text, _, _ := strings.Cut(rest, "\n")
-	if number == s.firstLine && s.firstColumn > 1 {
-		text = strings.Repeat(" ", int(s.firstColumn-1)) + text
+	if number == s.firstLine {
+		text = Indented(s.firstColumn, text)
 	}
 	if len(text) > LongestLine {
 		text = strings.ToValidUTF8(text[:LongestLine], "")

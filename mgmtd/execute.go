@@ -87,7 +87,20 @@ func receive(stream grpc.BidiStreamingServer[pb.ExecuteRequest, pb.ExecuteReply]
 	if header.GetOrigin() == nil {
 		header.Origin = &pb.Position{Line: 1, Column: 1}
 	}
-	return header, text, size, nil
+	return header, text, size, checkHeader(header)
+}
+
+// maxName bounds the name of a file and of who acts, in bytes. Each object keeps the one, each revision the other.
+const maxName = 4096
+
+// checkHeader refuses names that would take more room than what they name.
+func checkHeader(h *pb.ExecuteHeader) error {
+	for what, name := range map[string]string{"file of the origin": h.GetOrigin().GetFile(), "actor": h.GetActor()} {
+		if len(name) > maxName {
+			return status.Errorf(codes.InvalidArgument, "the %s has a name of %d bytes; the most is %d", what, len(name), maxName)
+		}
+	}
+	return nil
 }
 
 // tooLong refuses a text as the parser does.
@@ -185,8 +198,11 @@ func lineAt(text string, origin *pb.Position, number uint32) string {
 		text = after
 	}
 	line, _, _ := strings.Cut(text, "\n")
-	if number == first && origin.GetColumn() > 1 {
-		line = strings.Repeat(" ", int(origin.GetColumn()-1)) + line
+	if number == first {
+		line = grammar.Indented(origin.GetColumn(), line)
+	}
+	if len(line) > grammar.LongestLine {
+		line = strings.ToValidUTF8(line[:grammar.LongestLine], "")
 	}
 	return strings.TrimSuffix(line, "\r")
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	pb "bigpipe/proto/bigpipe/v1"
@@ -140,6 +142,33 @@ func TestExecute_refused_many(t *testing.T) {
 		n := len(r.diagnostics)
 		if r.exit != 1 || n != refusalsShown+1 || r.diagnostics[n-1].GetMessage() != "19950 more faults are not shown" {
 			t.Errorf("%s: exit %d, %d diagnostics, the last is %v", command, r.exit, n, r.diagnostics[n-1])
+		}
+	}
+}
+
+// Where a client says that its text begins costs nothing, however far that is; names that are no names are refused.
+func TestExecute_origin_far_away(t *testing.T) {
+	a := startAdmin(t, "")
+	for _, text := range []string{"confirm", "pool { } }", "pool x show", "virtual 10.0.0.1:80 { use pool nosuch }"} {
+		far := &pb.Position{File: "stdin", Line: 1 << 31, Column: 1<<32 - 1000}
+		r := a.execute(&pb.ExecuteHeader{Mode: pb.ExecuteMode_EXECUTE_MODE_COMMAND, Origin: far}, text)
+		if r.exit == 0 || len(r.diagnostics) == 0 || r.diagnostics[0].GetSource() != "" {
+			t.Errorf("%s: exit %d, %v", text, r.exit, r.diagnostics)
+		}
+	}
+	long := strings.Repeat("x", maxName+1)
+	for _, h := range []*pb.ExecuteHeader{{Origin: &pb.Position{File: long}}, {Actor: long}} {
+		h.Mode = pb.ExecuteMode_EXECUTE_MODE_COMMAND
+		stream, err := a.client.Execute(t.Context())
+		if err == nil {
+			err = stream.Send(&pb.ExecuteRequest{Header: h, Text: []byte("version")})
+		}
+		if err == nil {
+			_ = stream.CloseSend()
+			_, err = stream.Recv()
+		}
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("a name of %d bytes: %v", len(long), err)
 		}
 	}
 }

@@ -295,7 +295,7 @@ func lineOf(s *grammar.Statement, p *pb.Position) (string, bool) {
 	if p.GetColumn() < from.GetColumn() || !long && int(p.GetColumn()) > int(from.GetColumn())+len([]rune(line)) {
 		return "", false
 	}
-	return strings.Repeat(" ", int(max(1, from.GetColumn()))-1) + line, true
+	return grammar.Indented(from.GetColumn(), line), true
 }
 
 // forgetCommandText takes out of the changed objects what they remember of the commands' text: nobody can look it up later.
