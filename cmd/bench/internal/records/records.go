@@ -50,7 +50,7 @@ const (
 	batches = 401
 	timeout = time.Hour
 
-	controlMost = 3 * time.Second // of waiting for locks that guard nothing
+	controlMost = 10 * time.Second // of waiting for locks that guard nothing
 )
 
 var policy = persist.Policy{Pool: 1, Timeout: timeout}
