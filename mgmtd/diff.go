@@ -96,10 +96,13 @@ func statementsOf(text []string) []lines {
 			list = append(list, lines{from: i})
 		}
 		last := &list[len(list)-1]
-		last.text, last.to = last.text+line, i+1
+		last.to = i + 1
 		if last.head == "" && !comment {
 			last.head = line
 		}
+	}
+	for i := range list {
+		list[i].text = strings.Join(text[list[i].from:list[i].to], "")
 	}
 	return list
 }
@@ -111,11 +114,6 @@ func texts(list []lines, by func(lines) string) []string {
 		all[i] = by(s)
 	}
 	return all
-}
-
-// matching compares without regarding frequent lines as noise.
-func matching(a, b []string) []difflib.OpCode {
-	return difflib.NewMatcherWithJunk(a, b, false, nil).GetOpCodes()
 }
 
 // lineCodes returns how the lines a become b: whole statements are compared first; of what differs, statements with one

@@ -131,3 +131,42 @@ func TestUnifiedDiff_large(t *testing.T) {
 		t.Errorf("%d hunks", n)
 	}
 }
+
+// Texts that are too long to compare every pair of lines differ no less exactly.
+func TestUnifiedDiff_long(t *testing.T) {
+	many := func(port func(i int) int, n int) string {
+		var b strings.Builder
+		b.WriteString("pool all {\n")
+		for i := range n {
+			fmt.Fprintf(&b, "   member 10.%d.%d.1:%d\n", i>>8, i&255, port(i))
+		}
+		b.WriteString("}\n")
+		for i := range n {
+			fmt.Fprintf(&b, "pool p%d {\n   member 10.1.1.1:%d\n}\n", i, port(i))
+		}
+		return b.String()
+	}
+	before := many(func(int) int { return 80 }, 3000)
+	for name, test := range map[string]struct {
+		after string
+		lines int // that change at most
+	}{
+		"every_second": {many(func(i int) int { return 80 + i%2 }, 3000), 2 * 3000},
+		"two":          {many(func(i int) int { return 80 + i/2999 }, 3000), 4},
+		"fewer":        {many(func(int) int { return 80 }, 2900), 4 * 100},
+		"alike":        {before + strings.Repeat("# the same\n", 5000), 5000},
+		"other":        {strings.Repeat("pool q {\n   member 10.1.1.1:80\n}\n", 3000), 1 << 20},
+	} {
+		var diff strings.Builder
+		if err := unifiedDiff(&diff, before, test.after); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := applyDiff(before, diff.String()); err != nil || after != test.after {
+			t.Errorf("%s: does not apply: %v", name, err)
+		}
+		changed := strings.Count(diff.String(), "\n-") + strings.Count(diff.String(), "\n+") - 1 // one is in the head
+		if changed > test.lines {
+			t.Errorf("%s: %d lines change, not %d", name, changed, test.lines)
+		}
+	}
+}
