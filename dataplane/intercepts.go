@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +25,7 @@ type intercepts struct {
 	// fault is the last error, which is logged once, refused the reason that virtual servers were given for it; "" without.
 	fault, refused string
 	retryAt        time.Time // when to try again; zero: not
+	looked         time.Time // for the rules
 }
 
 const interceptMarker = "intercepting"
@@ -70,10 +70,38 @@ func (x *intercepts) close() error {
 // intercept makes the kernel deliver to those that listen now. What fails is why they are not in effect, and is tried again. The
 // caller holds the engine's lock.
 func (e *Engine) intercept() {
-	var targets []intercept.Target
-	var gateways []netip.Addr
-	var on []*virtual
-	for _, v := range e.running.Load().virtuals {
+	r, x := e.running.Load(), &e.intercepts
+	targets, on := r.targets()
+	gateways := r.gateways(e.health.monitors.Ways())
+	var err error
+	if len(targets)+len(gateways) > 0 {
+		err = x.mark()
+	}
+	if err == nil {
+		err = x.kernel.Set(targets)
+	}
+	x.refuse(on, err)
+	var faults []string
+	if err != nil {
+		faults = append(faults, x.refused)
+	}
+	if err := x.kernel.SetGateways(gateways); err != nil {
+		faults = append(faults, "gateways: "+err.Error())
+	}
+	x.retryAt = time.Time{}
+	if len(faults) > 0 {
+		x.retryAt = time.Now().Add(longestPause)
+	}
+	fault := strings.Join(faults, "; ")
+	if fault != "" && fault != x.fault {
+		e.log.Error("virtual servers for addresses of others are not whole", "reason", fault)
+	}
+	x.fault = fault
+}
+
+// targets are what the kernel is to deliver, and the virtual servers that it is for.
+func (r *runtime) targets() (targets []intercept.Target, on []*virtual) {
+	for _, v := range r.virtuals {
 		if !v.wanted.network.IsValid() {
 			continue
 		}
@@ -88,7 +116,19 @@ func (e *Engine) intercept() {
 		}
 		on = append(on, v)
 	}
-	for _, v := range e.running.Load().virtuals {
+	return targets, on
+}
+
+// gateways are the members through which packets leave whatever their destination, and the ways of monitors, each once.
+func (r *runtime) gateways(ways []netip.Addr) (list []netip.Addr) {
+	seen := map[netip.Addr]bool{}
+	add := func(a netip.Addr) {
+		if a.IsValid() && !seen[a] {
+			seen[a] = true
+			list = append(list, a)
+		}
+	}
+	for _, v := range r.virtuals {
 		if v.wanted.settings.Gateway == nil {
 			continue
 		}
@@ -97,41 +137,35 @@ func (e *Engine) intercept() {
 				continue
 			}
 			for _, m := range p.Members() {
-				if a := m.Dial.Addr(); a.IsValid() && !slices.Contains(gateways, a) {
-					gateways = append(gateways, a)
-				}
+				add(m.Dial.Addr())
 			}
 		}
 	}
-	for _, a := range e.health.monitors.Ways() {
-		if !slices.Contains(gateways, a) {
-			gateways = append(gateways, a)
-		}
+	for _, a := range ways {
+		add(a)
 	}
-	var err error
-	if len(targets)+len(gateways) > 0 {
-		err = e.intercepts.mark()
+	return list
+}
+
+// interceptLook is how often the kernel's rules are looked for: others may take them away.
+const interceptLook = 10 * time.Second
+
+// keepIntercepting tries again what failed, and makes anew what others have taken away. The caller holds the lock.
+func (e *Engine) keepIntercepting(now time.Time) {
+	x := &e.intercepts
+	if !x.retryAt.IsZero() && now.After(x.retryAt) {
+		e.intercept()
 	}
-	if err == nil {
-		err = e.intercepts.kernel.Set(targets)
+	if now.Sub(x.looked) < interceptLook {
+		return
 	}
-	e.intercepts.refuse(on, err)
-	var faults []string
-	if err != nil {
-		faults = append(faults, e.intercepts.refused)
+	x.looked = now
+	switch missing, err := x.kernel.Repair(); {
+	case err != nil:
+		e.log.Error("rules that intercept packets cannot be kept", "error", err)
+	case missing:
+		e.log.Warn("rules that intercept packets were taken away by somebody; they are made anew")
 	}
-	if err := e.intercepts.kernel.SetGateways(gateways); err != nil {
-		faults = append(faults, "gateways: "+err.Error())
-	}
-	e.intercepts.retryAt = time.Time{}
-	if len(faults) > 0 {
-		e.intercepts.retryAt = time.Now().Add(longestPause)
-	}
-	fault := strings.Join(faults, "; ")
-	if fault != "" && fault != e.intercepts.fault {
-		e.log.Error("virtual servers for addresses of others are not whole", "reason", fault)
-	}
-	e.intercepts.fault = fault
 }
 
 // refuse gives virtual servers the reason why nothing is delivered to them, or takes back the one that they were given.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
+	"bigpipe/dataplane/intercept"
 	"bigpipe/dataplane/namespace"
 	pb "bigpipe/proto/bigpipe/v1"
 )
@@ -347,4 +348,12 @@ func TestInterceptionComesBack(t *testing.T) {
 	if len(ours(t)) == 0 {
 		t.Error("the kernel has no rules")
 	}
+	// A firewall that is loaded anew takes all rules away.
+	if err := intercept.Clean(); err != nil {
+		t.Fatal(err)
+	}
+	s.engine.mu.Lock()
+	s.engine.intercepts.looked = time.Time{}
+	s.engine.mu.Unlock()
+	eventually(t, "the rules are there again", func() bool { return len(ours(t)) > 0 })
 }

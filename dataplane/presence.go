@@ -179,9 +179,7 @@ func (e *Engine) follow(now time.Time) {
 			v.look(e, addr)
 		}
 	}
-	if at := e.intercepts.retryAt; !at.IsZero() && now.After(at) {
-		e.intercept()
-	}
+	e.keepIntercepting(now)
 }
 
 // look compares whether the address of a listener is there with what was known.

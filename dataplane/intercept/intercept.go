@@ -28,6 +28,7 @@ type Interceptor struct {
 	targets []Target // guarded by mu, as all below; in order
 	routed  bool     // marked packets are delivered
 	left    bool     // the rules are another process's by now
+	made    inKernel // what there was after the last change
 
 	gateways sync.Map // netip.Addr to its number, an int
 }
@@ -54,7 +55,7 @@ func (x *Interceptor) Set(targets []Target) error {
 		return fmt.Errorf("nftables: %w", err)
 	}
 	x.targets = targets
-	return nil
+	return x.note()
 }
 
 // SetGateways makes the gateways those that are given; each must be a neighbour of this host. What cannot be routed is in the
@@ -70,11 +71,13 @@ func (x *Interceptor) SetGateways(list []netip.Addr) error {
 		wanted[a] = true
 	}
 	var faults []error
+	changed := false
 	for a, n := range x.gateways.Range {
 		if wanted[a.(netip.Addr)] {
 			used[n.(int)] = true
 			continue
 		}
+		changed = true
 		x.gateways.Delete(a)
 		faults = append(faults, unroute(func(table int) bool { return table == routingTable+n.(int) }))
 	}
@@ -93,10 +96,40 @@ func (x *Interceptor) SetGateways(list []netip.Addr) error {
 			faults = append(faults, fmt.Errorf("route through %s: %w", a, err))
 			continue
 		}
-		used[next] = true
+		used[next], changed = true, true
 		x.gateways.Store(a, next)
 	}
+	if changed {
+		faults = append(faults, x.note())
+	}
 	return errors.Join(faults...)
+}
+
+// note remembers what there is in the kernel. The caller holds the lock.
+func (x *Interceptor) note() (err error) {
+	x.made, err = look()
+	return err
+}
+
+// Repair makes anew what others have taken away: a firewall that is loaded anew may empty nftables, and a network daemon that is
+// started anew may remove routing rules that it does not know. It reports whether anything was missing.
+func (x *Interceptor) Repair() (missing bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.left || x.made == (inKernel{}) {
+		return false, nil
+	}
+	there, err := look()
+	if err != nil || !there.lacks(x.made) {
+		return false, err
+	}
+	if x.routed {
+		err = errors.Join(deliverMarked(unix.AF_INET), deliverMarked(unix.AF_INET6), replaceTable(x.targets))
+	}
+	for a, n := range x.gateways.Range {
+		err = errors.Join(err, routeThrough(a.(netip.Addr), n.(int)))
+	}
+	return true, errors.Join(err, x.note())
 }
 
 // Mark returns the mark of packets that leave through a gateway; zero for what is none.
@@ -144,7 +177,7 @@ func (x *Interceptor) Close() error {
 	if err := errors.Join(removeTable(), unroute(func(table int) bool { return table == routingTable })); err != nil {
 		return err
 	}
-	x.targets, x.routed = nil, false
+	x.targets, x.routed, x.made = nil, false, inKernel{}
 	return err
 }
 

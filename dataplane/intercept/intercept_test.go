@@ -195,6 +195,47 @@ func TestIntercept(t *testing.T) {
 	}
 }
 
+// What others take away comes back; what is as it was stays.
+func TestRepair(t *testing.T) {
+	if !namespace.Enter(t) {
+		return
+	}
+	namespace.Neighbour(t, "one", "10.1.0.", "fd01::")
+	var x Interceptor
+	if missing, err := x.Repair(); missing || err != nil {
+		t.Errorf("without anything: %v, %v", missing, err)
+	}
+	if err := x.Set([]Target{{Network: prefix("192.0.2.0/24"), Local: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.SetGateways([]netip.Addr{netip.MustParseAddr("10.1.0.9")}); err != nil {
+		t.Fatal(err)
+	}
+	whole := state(t)
+	for name, take := range map[string]func() error{
+		"the table":  removeTable,
+		"the rules":  func() error { return unroute(func(int) bool { return true }) },
+		"everything": Clean,
+		"nothing":    func() error { return nil },
+	} {
+		if err := take(); err != nil {
+			t.Fatal(err)
+		}
+		if missing, err := x.Repair(); err != nil || missing != (name != "nothing") {
+			t.Errorf("%s: missing %v, %v", name, missing, err)
+		}
+		if got := state(t); got != whole {
+			t.Errorf("%s was taken away: there is\n%s\nwas\n%s", name, got, whole)
+		}
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if missing, err := x.Repair(); missing || err != nil {
+		t.Errorf("after the end: %v, %v", missing, err)
+	}
+}
+
 // Targets that the kernel refuses leave the rules as they were.
 func TestRefusedTargets(t *testing.T) {
 	if !namespace.Enter(t) {

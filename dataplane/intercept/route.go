@@ -73,17 +73,49 @@ func add(way *netlink.Route, rule *netlink.Rule) error {
 	return nil
 }
 
+// inKernel is what there is of ours.
+type inKernel struct {
+	rules int  // of routing
+	table bool // of nftables
+}
+
+// lacks reports whether there is less than there was. More may be another process's, which is about to take over.
+func (k inKernel) lacks(before inKernel) bool {
+	return before.table && !k.table || k.rules < before.rules
+}
+
+// look tells what there is now.
+func look() (there inKernel, err error) {
+	if there.table, err = hasTable(); err != nil {
+		return there, err
+	}
+	for _, family := range families {
+		rules, err := netlink.RuleList(family)
+		if ignoreMissing(err) != nil {
+			return there, err
+		}
+		for _, r := range rules {
+			if ofUs(int(r.Protocol), r.Table) {
+				there.rules++
+			}
+		}
+	}
+	return there, nil
+}
+
+// ofUs reports whether a rule or route is ours, by its protocol number and its routing table.
+func ofUs(by, table int) bool {
+	return by == protocol && table >= routingTable && table <= routingTable+mostGateways
+}
+
 // unroute removes rules and routes that bear our protocol number, of those of our routing tables that are ours to remove.
 func unroute(ours func(table int) bool) error {
-	ofUs := func(by, table int) bool {
-		return by == protocol && table >= routingTable && table <= routingTable+mostGateways && ours(table)
-	}
 	var faults []error
 	for _, family := range families {
 		rules, err := netlink.RuleList(family)
 		faults = append(faults, ignoreMissing(err))
 		for _, r := range rules {
-			if ofUs(int(r.Protocol), r.Table) {
+			if ofUs(int(r.Protocol), r.Table) && ours(r.Table) {
 				r.Family = family // the listing does not say it
 				faults = append(faults, ignoreMissing(netlink.RuleDel(&r)))
 			}
@@ -91,7 +123,7 @@ func unroute(ours func(table int) bool) error {
 		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 		faults = append(faults, ignoreMissing(err))
 		for _, r := range routes {
-			if ofUs(int(r.Protocol), r.Table) {
+			if ofUs(int(r.Protocol), r.Table) && ours(r.Table) {
 				faults = append(faults, ignoreMissing(netlink.RouteDel(&r)))
 			}
 		}

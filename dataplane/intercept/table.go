@@ -46,21 +46,35 @@ func replaceTable(targets []Target) error {
 
 // removeTable removes our table if it is there.
 func removeTable() error {
+	c, t, err := findTable()
+	if err != nil || t == nil {
+		return err
+	}
+	c.DelTable(t)
+	return ignoreMissing(c.Flush())
+}
+
+func hasTable() (bool, error) {
+	_, t, err := findTable()
+	return t != nil, err
+}
+
+// findTable finds our table; nil: there is none.
+func findTable() (*nftables.Conn, *nftables.Table, error) {
 	c, err := nftables.New()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	tables, err := c.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
-		return ignoreMissing(err)
+		return c, nil, ignoreMissing(err)
 	}
 	for _, t := range tables {
 		if t.Name == tableName {
-			c.DelTable(t)
-			return ignoreMissing(c.Flush())
+			return c, t, nil
 		}
 	}
-	return nil
+	return c, nil, nil
 }
 
 func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict{Kind: kind}} }
