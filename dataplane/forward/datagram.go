@@ -172,9 +172,8 @@ const sharedSocketBuffer = 4 << 20
 // datagram was sent to.
 func listenUDP(addr netip.AddrPort, intercepts bool) (fd int, err error) {
 	fam := family(addr.Addr())
-	fd, err = unix.Socket(fam, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
+	if fd, err = listenSocket(fam, unix.SOCK_DGRAM); err != nil {
+		return -1, err
 	}
 	if err := prepareUDP(fd, fam, addr, intercepts); err != nil {
 		_ = unix.Close(fd)

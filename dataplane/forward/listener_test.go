@@ -131,3 +131,45 @@ func TestRetire(t *testing.T) {
 	idle.closed()
 	b.l.Drain(context.Background())
 }
+
+// Listeners leave descriptors to connections, however many are asked for.
+func TestListenersLeaveDescriptors(t *testing.T) {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := before
+	few.Cur = 160
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	var open []int
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+		for _, fd := range open {
+			unix.Close(fd)
+		}
+	}()
+	for _, listen := range []func(netip.AddrPort, bool) (int, error){listen, listenUDP} {
+		var err error
+		for range few.Cur {
+			fd := 0
+			if fd, err = listen(netip.MustParseAddrPort("127.0.0.1:0"), false); err != nil {
+				break
+			}
+			open = append(open, fd)
+		}
+		if !errors.Is(err, errFewDescriptors) {
+			t.Errorf("after %d listeners: %v", len(open), err)
+		}
+	}
+	for range 15 {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatalf("none is left: %v", err)
+		}
+		open = append(open, fd)
+	}
+}

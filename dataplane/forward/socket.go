@@ -157,12 +157,31 @@ func bind(fd int, to *sockaddr) syscall.Errno {
 	return errno
 }
 
+// listenReserve is how many descriptors listeners leave at least, where the process may have that many eight times over, else an eighth
+// of them: to connections, and to who would mend a configuration that asks for too many listeners.
+const listenReserve = 256
+
+var errFewDescriptors = errors.New("too few descriptors are left for connections: raise the limit of open files")
+
+// listenSocket opens a socket to listen on, of a type. Its number tells how many descriptors are in use: it is the lowest that is
+// free.
+func listenSocket(family, kind int) (fd int, err error) {
+	if fd, err = unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil && uint64(fd) >= r.Cur-min(r.Cur/8, listenReserve) {
+		_ = unix.Close(fd)
+		return -1, errFewDescriptors
+	}
+	return fd, nil
+}
+
 // listen opens a listening socket that does not block. What its connections inherit is set here: no delay of small segments.
 func listen(addr netip.AddrPort, intercepts bool) (fd int, err error) {
 	fam := family(addr.Addr())
-	fd, err = unix.Socket(fam, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
+	if fd, err = listenSocket(fam, unix.SOCK_STREAM); err != nil {
+		return -1, err
 	}
 	options := []struct{ level, name int }{
 		{unix.SOL_SOCKET, unix.SO_REUSEADDR}, {unix.IPPROTO_TCP, unix.TCP_NODELAY}, {unix.IPPROTO_IPV6, unix.IPV6_V6ONLY},
