@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -205,7 +206,12 @@ func writeFile(path string, text []byte) error {
 		_, err = f.Write(text)
 		return errors.Join(err, f.Close())
 	}
-	return renameio.WriteFile(path, text, 0o644, renameio.WithExistingPermissions())
+	err = renameio.WriteFile(path, text, 0o644, renameio.WithExistingPermissions())
+	var fault *fs.PathError
+	if errors.As(err, &fault) { // which names the file that would have taken the place of this one
+		return fmt.Errorf("write %s: %w", path, fault.Err)
+	}
+	return err
 }
 
 // checked prints that a check found no fault; as text that is nothing.

@@ -158,6 +158,10 @@ func TestWriteFile(t *testing.T) {
 	if info, err := os.Lstat(pipe); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		t.Errorf("the pipe became %v, %v", info.Mode(), err)
 	}
+	missing := filepath.Join(dir, "missing", "file")
+	if err := writeFile(missing, []byte("x")); err == nil || err.Error() != "write "+missing+": no such file or directory" {
+		t.Errorf("no folder: %v", err)
+	}
 	if err := writeFile(dir, []byte("x")); err == nil {
 		t.Error("a folder was written")
 	}

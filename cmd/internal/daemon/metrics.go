@@ -66,7 +66,7 @@ func ServeMetrics(ctx context.Context, address string, sockets *handover.Sockets
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout}
 	m.serving.Go(func() { _ = m.server.Serve(l) }) // ends by Close
 	log.Info("metrics are served", "address", l.Addr().String())
 	return m, nil
@@ -87,6 +87,9 @@ func (o *oneAtATime) Gather() ([]*dto.MetricFamily, func(), error) {
 
 // scrapeTimeout is how long a client may take to read what it asked for, waiting for others included.
 const scrapeTimeout = time.Minute
+
+// idleTimeout is how long a connection without a request is kept: longer than the pause between two scrapes, and not for ever.
+const idleTimeout = 2 * time.Minute
 
 // limited ends a reply that its client does not read.
 func limited(h http.Handler) http.Handler {
