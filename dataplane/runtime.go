@@ -64,6 +64,7 @@ func affected(view *config.Tree, changes []config.Change) *dirty {
 		view: view, pools: map[string]struct{}{}, rules: map[string]struct{}{}, virtuals: map[string]struct{}{},
 		passed: map[string]struct{}{},
 	}
+	ports := map[uint16]struct{}{}
 	for _, c := range changes {
 		kind, name := pb.SplitKey(c.Key)
 		switch kind {
@@ -81,9 +82,12 @@ func affected(view *config.Tree, changes []config.Change) *dirty {
 		case "global":
 			d.all()
 		case "service":
-			d.service(uint16(max(c.Old.GetService().GetPort(), c.New.GetService().GetPort())))
+			ports[uint16(max(c.Old.GetService().GetPort(), c.New.GetService().GetPort()))] = struct{}{}
 		}
 		d.referrers(c.Key)
+	}
+	if len(ports) > 0 {
+		d.services(ports)
 	}
 	return d
 }
@@ -167,11 +171,12 @@ func (d *dirty) sealed() {
 	})
 }
 
-// service marks the pools with members on a port.
-func (d *dirty) service(port uint16) {
+// services marks the pools with members on some ports.
+func (d *dirty) services(ports map[uint16]struct{}) {
 	d.view.Range("pool", func(o *pb.Object) bool {
 		for _, m := range o.GetPool().GetMembers() {
-			if _, p, _ := config.SplitAddress(m.GetAddress()); p == port {
+			_, port, _ := config.SplitAddress(m.GetAddress())
+			if _, changed := ports[port]; changed {
 				d.pools[o.GetPool().GetName()] = struct{}{}
 				d.referrers(o.Key())
 				break
